@@ -1,0 +1,59 @@
+"""Pictures to features: the papers' small networks by name, a small ResNet, or any `nn.Module` of yours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from howsure.backbones.conv import lam_cifar, lam_fashion, n_digit, siamese
+from howsure.backbones.mlp import mlp
+from howsure.backbones.resnet import resnet
+from howsure.errors import InputError
+
+__all__ = ["BACKBONES", "build_backbone", "feature_count"]
+
+BACKBONES: dict[str, Callable[[int], nn.Module]] = {
+    "lam-fashion": lam_fashion,
+    "lam-cifar": lam_cifar,
+    "n-digit": n_digit,
+    "siamese": siamese,
+    "mlp": mlp,
+    "resnet": resnet,
+}
+
+
+def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
+    """The network of that name for pictures of `shape` = (channels, height, width)."""
+    if name not in BACKBONES:
+        raise InputError("backbone", expected=" or ".join(BACKBONES), got=repr(name))
+    backbone = BACKBONES[name](shape[0])
+    feature_count(backbone, shape)  # gives lazy layers their size
+    return backbone
+
+
+def feature_count(backbone: nn.Module, shape: tuple[int, int, int]) -> int:
+    """How many features a network gives for pictures of `shape`, found by trying it on an empty picture."""
+    training = backbone.training
+    device = next((p.device for p in backbone.parameters()), torch.device("cpu"))
+    try:
+        with torch.no_grad():
+            features = backbone.eval()(torch.zeros(1, *shape, device=device))
+    except RuntimeError as error:
+        raise InputError(
+            "backbone",
+            expected=f"a network that takes pictures of {shape[0]} x {shape[1]} x {shape[2]}",
+            got=str(error).splitlines()[0],
+            fix="choose another picture size or backbone",
+        ) from error
+    finally:
+        backbone.train(training)
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise InputError(
+            "backbone features",
+            expected="(N, M)",
+            got=str(tuple(features.shape)),
+            fix="end the network with nn.Flatten()",
+        )
+    return features.shape[1]

@@ -1,0 +1,39 @@
+"""The papers' small convolutional networks: pictures to flat features. Heads add the last linear layer."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def lam_fashion(channels: int) -> nn.Module:
+    """The Fashion-MNIST network of the Laplacian metric learner; 9,216 features at 28 x 28."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
+    )  # fmt: skip
+
+
+def lam_cifar(channels: int) -> nn.Module:
+    """The CIFAR-10 network of the Laplacian metric learner; 1,024 features at 32 x 32."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Flatten(),
+    )  # fmt: skip
+
+
+def n_digit(channels: int) -> nn.Module:
+    """The N-digit MNIST network of hedged instance embeddings, up to its 120 features; input 28 high, 28 N wide."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.LazyLinear(120), nn.ReLU(),
+    )  # fmt: skip
+
+
+def siamese(channels: int) -> nn.Module:
+    """The MNIST siamese network of the lecture, valid convolutions, up to its second dense layer."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 5), nn.PReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5), nn.PReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.LazyLinear(256), nn.PReLU(), nn.Linear(256, 256), nn.PReLU(),
+    )  # fmt: skip

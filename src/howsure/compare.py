@@ -1,0 +1,94 @@
+"""How two beliefs relate. Orientation is in the name: `*_distance` small = near, `*_similarity` large = near.
+
+Every comparison takes a query (Q items) and a gallery (G items) and gives (Q, G); with `paired=True` row i of one
+meets row i of the other and the result is (N,). Draws are compared draw by draw, then averaged: a draw is one network,
+and its view of the query means something only next to its own view of the gallery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor
+
+from howsure.embeddings import Embedding
+from howsure.errors import InputError
+
+__all__ = ["expected_similarity", "expected_squared_distance", "rms_distance"]
+
+
+def expected_squared_distance(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
+    """E|z - z'|² of independent beliefs: |mean - mean'|² + uncertainty + uncertainty'.
+
+    >>> import torch
+    >>> from howsure import Gaussian, Point
+    >>> a, b = Point(torch.zeros(1, 2)), Gaussian(torch.ones(1, 2), torch.ones(1, 1))
+    >>> expected_squared_distance(a, b)
+    tensor([[4.]])
+    """
+
+    def one_draw(a: Embedding, b: Embedding) -> Tensor:
+        if paired:
+            return (a.mean - b.mean).square().sum(-1) + a.uncertainty + b.uncertainty
+        spread = a.uncertainty[:, None] + b.uncertainty
+        return _squared_gaps(a.mean, b.mean) + spread
+
+    return _mean_over_draws(one_draw, query, gallery, paired=paired)
+
+
+def rms_distance(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
+    """Root of the expected squared distance; for points, the Euclidean distance."""
+    return expected_squared_distance(query, gallery, paired=paired).sqrt()
+
+
+def expected_similarity(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
+    """E[z · z'] of independent beliefs: mean · mean'. On the unit sphere, the expected cosine."""
+
+    def one_draw(a: Embedding, b: Embedding) -> Tensor:
+        return (a.mean * b.mean).sum(-1) if paired else a.mean @ b.mean.T
+
+    return _mean_over_draws(one_draw, query, gallery, paired=paired)
+
+
+def aligned_draws(query: Embedding, gallery: Embedding) -> Iterator[tuple[Embedding, Embedding]]:
+    """The draws of both sides, one by one; a side with a single draw meets every draw of the other."""
+    left, right = query.by_draw(), gallery.by_draw()
+    if len(left) != len(right) and 1 not in (len(left), len(right)):
+        raise InputError(
+            "draws",
+            expected="the same number on both sides, or one",
+            got=f"{len(left)} in the query and {len(right)} in the gallery",
+            fix="draws are compared one by one, so embed both with the same posterior",
+        )
+    count = max(len(left), len(right))
+    return zip(left * (count // len(left)), right * (count // len(right)), strict=True)
+
+
+def _mean_over_draws(
+    one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
+) -> Tensor:
+    if query.dim != gallery.dim:
+        raise InputError(
+            "dimension",
+            expected=f"{gallery.dim}, as in the gallery",
+            got=str(query.dim),
+            fix="embed both with one model",
+        )
+    if query.device != gallery.device:
+        raise InputError(
+            "device", expected=f"{gallery.device}, as in the gallery", got=str(query.device), fix="use .to()"
+        )
+    if paired and len(query) != len(gallery):
+        raise InputError("pairs", expected="as many queries as gallery items", got=f"{len(query)} and {len(gallery)}")
+    pairs = list(aligned_draws(query, gallery))
+    total = one_draw(*pairs[0])
+    for a, b in pairs[1:]:
+        total = total + one_draw(a, b)
+    return total / len(pairs)
+
+
+def _squared_gaps(a: Tensor, b: Tensor) -> Tensor:
+    # One matrix product; centring first keeps the cancellation small.
+    centre = b.mean(0, keepdim=True) if len(b) else 0
+    a, b = a - centre, b - centre
+    return (a.square().sum(-1)[:, None] + b.square().sum(-1) - 2 * a @ b.T).clamp_min(0)

@@ -1,0 +1,30 @@
+"""Pictures in: from a folder, a table or the name of a set to labelled pictures, decoded safely.
+
+`load` finds them, `stream` and `pixels` decode them and say which were skipped and why, `split` and
+`hold_out_classes` part them, `BalancedBatches` draws them for training.
+"""
+
+from howsure.data.batches import BalancedBatches
+from howsure.data.decoding import decode
+from howsure.data.images import ArrayImages, FileImages, ImageSet, Skipped
+from howsure.data.input_spec import InputSpec
+from howsure.data.loading import load
+from howsure.data.splitting import hold_out_classes, split
+from howsure.data.streaming import Chunk, Decoded, pixels, stream
+
+__all__ = [
+    "ArrayImages",
+    "BalancedBatches",
+    "Chunk",
+    "Decoded",
+    "FileImages",
+    "ImageSet",
+    "InputSpec",
+    "Skipped",
+    "decode",
+    "hold_out_classes",
+    "load",
+    "pixels",
+    "split",
+    "stream",
+]

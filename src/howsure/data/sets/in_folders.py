@@ -1,0 +1,58 @@
+"""Sets whose layout is folders: SVHN (as pictures), Omniglot, Labeled Faces in the Wild."""
+
+from pathlib import Path
+
+from howsure.data.folders import first_folder, images_below
+from howsure.data.images import FileImages
+from howsure.data.sets.published import PublishedSet
+
+__all__ = ["LFW", "OMNIGLOT", "SVHN"]
+
+_OMNIGLOT_PARTS = {"train": "images_background", "test": "images_evaluation"}
+
+
+def _read_svhn(folder: Path, splits: tuple[str, ...]) -> FileImages:
+    parts = [images_below(folder / split, name=f"svhn/{split}", label=first_folder) for split in splits]
+    return _joined("svhn", parts)
+
+
+def _read_omniglot(folder: Path, splits: tuple[str, ...]) -> FileImages:
+    names = [_OMNIGLOT_PARTS[split] for split in splits]
+    return _joined("omniglot", [images_below(folder / n, name=f"omniglot/{n}", label=_character) for n in names])
+
+
+def _read_lfw(folder: Path, _splits: tuple[str, ...]) -> FileImages:
+    return images_below(folder, name="lfw", label=first_folder)
+
+
+def _character(relative: Path) -> str:
+    return relative.parent.as_posix()  # alphabet/character: the numbers of characters repeat in every alphabet
+
+
+def _joined(name: str, parts: list[FileImages]) -> FileImages:
+    ids = tuple(i for part in parts for i in part.ids)
+    labels = tuple(label for part in parts for label in part.labels)
+    return FileImages(name, ids, labels, tuple(file for part in parts for file in part.files))
+
+
+SVHN = PublishedSet(
+    name="svhn",
+    splits=("test",),
+    folder="svhn",
+    origin="Netzer et al., ufldl.stanford.edu/housenumbers (cropped digits, one picture a file: test/DIGIT/NNNNN.png)",
+    read=_read_svhn,
+)
+OMNIGLOT = PublishedSet(
+    name="omniglot",
+    splits=("train", "test"),
+    folder="omniglot",
+    origin="Lake, github.com/brendenlake/omniglot (images_background and images_evaluation)",
+    read=_read_omniglot,
+)
+LFW = PublishedSet(
+    name="lfw",
+    splits=(),
+    folder="lfw",
+    origin="University of Massachusetts, vis-www.cs.umass.edu/lfw (PERSON/PERSON_NNNN pictures)",
+    read=_read_lfw,
+)

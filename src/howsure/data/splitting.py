@@ -1,0 +1,70 @@
+"""One set of pictures becomes several, without overlap."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from howsure.data.images import ImageSet
+from howsure.data.suggest import did_you_mean, listed
+from howsure.errors import DataError, InputError
+
+__all__ = ["hold_out_classes", "split"]
+
+
+def split(images: ImageSet, shares: Mapping[str, float] | Sequence[float], *, seed: int) -> list[ImageSet]:
+    """Random parts, stratified by label: disjoint, together everything, each in the original order.
+
+    Part p gets `floor(share_p n_c)` or one more of the n_c pictures of class c. Who gets the one more is decided by
+    what each part is short of so far, so that classes of one or two pictures spread over the parts as well. Pictures
+    without a label count as a class of their own. Named shares name the parts.
+
+    >>> import numpy as np
+    >>> from howsure.data import ArrayImages
+    >>> ids = tuple("abcdefgh")
+    >>> images = ArrayImages("tiny", ids, ("x",) * 4 + ("y",) * 4, np.zeros((8, 2, 2), np.uint8))
+    >>> [(part.name, part.labels) for part in split(images, {"fit": 0.75, "check": 0.25}, seed=0)]
+    [('tiny[fit]', ('x', 'x', 'x', 'y', 'y', 'y')), ('tiny[check]', ('x', 'y'))]
+    """
+    names = [str(key) for key in shares] if isinstance(shares, Mapping) else [str(i) for i in range(len(shares))]
+    wanted = np.asarray(list(shares.values() if isinstance(shares, Mapping) else shares), dtype=float)
+    if not (wanted.size and (wanted > 0).all() and abs(wanted.sum() - 1) < 1e-6):
+        raise InputError("shares", expected="positive numbers that add up to 1", got=str(wanted.tolist()))
+    part_of = _parts(images.labels, wanted / wanted.sum(), rng=np.random.default_rng(seed))
+    indices = [np.flatnonzero(part_of == part) for part in range(len(wanted))]
+    for name, rows in zip(names, indices, strict=True):
+        if not rows.size:
+            fix = "use more pictures or other shares"
+            raise DataError(
+                f"part {name} of {images.name}", expected="a picture", got=f"none of {len(images)}", fix=fix
+            )
+    return [images.subset(rows).renamed(f"{images.name}[{name}]") for name, rows in zip(names, indices, strict=True)]
+
+
+def _parts(labels: Sequence[str | None], shares: np.ndarray, *, rng: np.random.Generator) -> np.ndarray:
+    part_of = np.empty(len(labels), dtype=int)
+    short = np.zeros(len(shares))  # pictures that each part is owed by the classes already dealt
+    of_class: dict[tuple[bool, str], list[int]] = {}
+    for i, label in enumerate(labels):
+        of_class.setdefault((label is None, label or ""), []).append(i)
+    for _, rows in sorted(of_class.items()):
+        due = shares * len(rows)
+        counts = np.floor(due + 1e-9).astype(int)
+        # A part that is due a whole number gets exactly that, so it sorts behind all others.
+        debt = np.where(due - counts > 1e-9, short + due - counts, -np.inf)
+        counts[np.argsort(-debt, kind="stable")[: len(rows) - counts.sum()]] += 1
+        short += due - counts
+        part_of[rng.permutation(rows)] = np.repeat(np.arange(len(shares)), counts)
+    return part_of
+
+
+def hold_out_classes(images: ImageSet, classes: Collection[str]) -> tuple[ImageSet, ImageSet]:
+    """The pictures without these classes, and only those of these classes."""
+    if isinstance(classes, str):
+        raise InputError("classes", expected="a collection of labels", got=repr(classes), fix=f"write [{classes!r}]")
+    for label in classes:
+        if label not in images.classes:
+            known = listed(images.classes) or "none: the pictures have no labels"
+            fix = did_you_mean(str(label), images.classes)
+            raise DataError(f"labels of {images.name}", expected=f"one of {known}", got=repr(label), fix=fix)
+    held = np.array([label in classes for label in images.labels], dtype=bool)
+    return images.subset(~held), images.subset(held)

@@ -1,0 +1,236 @@
+"""Backbone and head together: pictures in, beliefs out; saved as a directory without pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_weights
+from safetensors.torch import save as weight_bytes
+from torch import Tensor, nn
+
+from howsure import __version__, data
+from howsure.backbones import BACKBONES, build_backbone, feature_count
+from howsure.data import ImageSet, InputSpec, Skipped
+from howsure.embeddings import Embedding, cat
+from howsure.errors import DataError, InputError, ModelError
+from howsure.files import write_whole
+from howsure.heads import HEADS, build_head
+
+__all__ = ["Embedder", "Encoded"]
+
+FORMAT = 1
+FOREIGN = "foreign"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The beliefs about a set of pictures, the pictures they are about, and those that could not be read."""
+
+    embedding: Embedding
+    images: ImageSet
+    skipped: tuple[Skipped, ...]
+
+
+class Embedder(nn.Module):
+    """Pictures to beliefs: `head(backbone(pixels))`.
+
+    Give `backbone` and `head` by name, or any `nn.Module`: a backbone maps (N, C, H, W) to (N, M) features, a head maps
+    features to an `Embedding`. `spec` says how a picture becomes a tensor; `card` is what travels with the weights.
+
+    >>> embedder = Embedder("lam-fashion", "point", InputSpec(28, 28, 1, (0.0,), (1.0,)), dim=3)
+    >>> embedder.encode(np.zeros((2, 28, 28), np.uint8)).mean.shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(
+        self,
+        backbone: str | nn.Module,
+        head: str | nn.Module,
+        spec: InputSpec,
+        *,
+        dim: int | None = None,
+        card: Mapping[str, Any] | None = None,
+    ):
+        super().__init__()
+        shape = (spec.channels, spec.height, spec.width)
+        self.backbone = build_backbone(backbone, shape) if isinstance(backbone, str) else backbone
+        if isinstance(head, str):
+            if dim is None:
+                raise InputError("dim", expected="the number of dimensions for a head given by name", got="nothing")
+            head = build_head(head, feature_count(self.backbone, shape), dim)
+        self.head = head
+        self.spec = spec
+        named: dict[type, str] = {kind: name for name, kind in HEADS.items()}
+        self.card: dict[str, Any] = dict(card or {}) | {
+            "backbone": backbone if isinstance(backbone, str) else FOREIGN,
+            "head": named.get(type(head), FOREIGN),
+            "dim": dim,
+            "input": spec.to_json(),
+        }
+
+    def forward(self, pixels: Tensor) -> Embedding:
+        """(N, C, H, W) normalised pixels to beliefs about N pictures."""
+        belief = self.head(self.backbone(pixels))
+        if not isinstance(belief, Embedding):
+            raise InputError("head", expected="an Embedding", got=type(belief).__name__, fix="see howsure.heads")
+        return belief
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights live."""
+        return next(self.parameters()).device
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name for exactly these weights."""
+        return hashlib.sha256(self._weights()).hexdigest()[:16]
+
+    def encode(self, inputs: Any, *, batch: int = 256, progress: Callable[[int], None] | None = None) -> Embedding:
+        """Beliefs about pictures, in order, on the CPU.
+
+        `inputs`: paths, PIL pictures or arrays (H, W[, 3]) in a sequence; one uint8 array (N, H, W[, 3]); an
+        `ImageSet`; or a loader that yields batches of normalised float tensors, alone or first in a tuple. `progress`
+        is called with the number of pictures done. A picture that cannot be read is an error; `encode_set` skips it.
+        """
+        parts = self._encoded(self._batches(inputs, batch), progress)
+        if not parts:
+            raise InputError("encode", expected="at least one picture", got="none")
+        return cat(parts)
+
+    def encode_set(
+        self, images: ImageSet, *, strict: bool = False, progress: Callable[[int], None] | None = None
+    ) -> Encoded:
+        """Beliefs about every readable picture of a set, and a report on the others."""
+        skipped: list[Skipped] = []
+        kept: list[int] = []
+
+        def readable() -> Iterator[Tensor]:
+            for chunk in data.stream(images, self.spec, strict=strict):
+                skipped.extend(chunk.skipped)
+                kept.extend(map(int, chunk.indices))
+                if len(chunk.pixels):
+                    yield self.spec.normalise(chunk.pixels.to(self.device))
+
+        parts = self._encoded(readable(), progress)
+        if not parts:
+            reason = f"; the first, {skipped[0].id}: {skipped[0].reason}" if skipped else ""
+            raise DataError(images.name, expected="at least one readable picture", got=f"none of {len(images)}{reason}")
+        return Encoded(cat(parts), images.subset(kept), tuple(skipped))
+
+    def save(self, path: str | Path) -> None:
+        """Write `weights.safetensors` and `card.json`, each whole or not at all; other files in the directory stay."""
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        weights = self._weights()
+        card = self.card | {
+            "format": FORMAT,
+            "fingerprint": hashlib.sha256(weights).hexdigest()[:16],
+            "howsure": __version__,
+            "torch": torch.__version__,
+        }
+        write_whole(path / "weights.safetensors", weights)
+        write_whole(path / "card.json", json.dumps(card, indent=2).encode())
+
+    @classmethod
+    def load(cls, path: str | Path, *, backbone: nn.Module | None = None, head: nn.Module | None = None) -> Embedder:
+        """Read a model directory. A backbone or head that was your own module must be given again."""
+        path = Path(path)
+        card = read_card(path)
+        parts: dict[str, Any] = {}
+        for part, given, known in (("backbone", backbone, BACKBONES), ("head", head, HEADS)):
+            if given is None and card.get(part) not in known:
+                raise ModelError(
+                    f"{part} of {path}",
+                    expected=f"one of {', '.join(known)}",
+                    got=repr(card.get(part)),
+                    fix=f"it was trained with its own module: Embedder.load(path, {part}=...)",
+                )
+            parts[part] = given if given is not None else card[part]
+        try:
+            weights = (path / "weights.safetensors").read_bytes()
+            embedder = cls(
+                parts["backbone"], parts["head"], InputSpec.from_json(card["input"]), dim=card["dim"], card=card
+            )
+            embedder.load_state_dict(parse_weights(weights))
+        except (OSError, SafetensorError, RuntimeError, KeyError) as error:
+            raise ModelError(
+                f"weights of {path}", got=str(error).splitlines()[0], fix="train or copy the model again"
+            ) from error
+        if hashlib.sha256(weights).hexdigest()[:16] != card.get("fingerprint"):
+            raise ModelError(f"weights of {path} are not the ones the card names", fix="train or copy the model again")
+        return embedder.eval()
+
+    def _weights(self) -> bytes:
+        return weight_bytes({name: t.detach().cpu().contiguous() for name, t in self.state_dict().items()})
+
+    def _encoded(self, batches: Iterable[Tensor], progress: Callable[[int], None] | None) -> list[Embedding]:
+        parts: list[Embedding] = []
+        done = 0
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                for pixels in batches:
+                    parts.append(self(pixels.to(self.device)).to(device="cpu").checked())
+                    done += len(pixels)
+                    if progress:
+                        progress(done)
+        finally:
+            self.train(training)
+        return parts
+
+    def _batches(self, inputs: Any, batch: int) -> Iterable[Tensor]:
+        """Normalised float batches from whatever `encode` takes."""
+        if isinstance(inputs, (str, Path)):
+            inputs = [inputs]
+        if isinstance(inputs, ImageSet):
+            return (
+                self.spec.normalise(c.pixels.to(self.device))
+                for c in data.stream(inputs, self.spec, batch=batch, strict=True)
+            )
+        if isinstance(inputs, Tensor):
+            return inputs.split(batch)
+        if isinstance(inputs, (Sequence, np.ndarray)):
+            return self._picture_batches(inputs, batch)
+        return (item[0] if isinstance(item, (tuple, list)) else item for item in inputs)
+
+    def _picture_batches(self, pictures: Sequence[Any] | np.ndarray, batch: int) -> Iterator[Tensor]:
+        for start in range(0, len(pictures), batch):
+            rows = [self.spec.pixels(_picture(item)) for item in pictures[start : start + batch]]
+            yield self.spec.normalise(torch.from_numpy(np.stack(rows)).to(self.device))
+
+
+def _picture(item: Any) -> Image.Image:
+    if isinstance(item, np.ndarray):
+        if item.dtype != np.uint8 or item.ndim not in (2, 3):
+            raise InputError("picture", expected="uint8 (H, W) or (H, W, 3)", got=f"{item.dtype} {item.shape}")
+        return Image.fromarray(item)
+    return data.decode(item)
+
+
+def read_card(path: str | Path) -> dict[str, Any]:
+    """The card of a model directory, checked."""
+    file = Path(path) / "card.json"
+    try:
+        card = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ModelError(
+            f"model {path}", expected="a directory with card.json", got="none", fix="howsure train DATA -o MODEL"
+        ) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{file}", expected="JSON", got=str(error), fix="train or copy the model again") from error
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        got = card.get("format") if isinstance(card, dict) else type(card).__name__
+        raise ModelError(
+            f"{file}", expected=f"format {FORMAT}", got=str(got), fix="use the howsure version that wrote it"
+        )
+    return card

@@ -1,0 +1,194 @@
+"""The one noun of the library: what we believe about where items lie in the embedding space."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from howsure.errors import InputError
+
+FAMILIES: dict[str, type[Embedding]] = {}
+
+
+def axes(count: int) -> Any:
+    """Declare a tensor field of a family by the number of axes it has after the item axes."""
+    return field(metadata={"axes": count})
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding(ABC):
+    """What we believe about where N items lie in D dimensions. Every field is a tensor whose first axis is the item.
+
+    A family supplies three duties, `mean`, `variance` and `sample`; everything else is derived from them. Inside
+    `Draws` the fields carry a second item axis, the draw; nothing else ever does.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        FAMILIES[cls.name] = cls
+
+    def __post_init__(self) -> None:
+        shapes = {}
+        for spec in fields(self):
+            tensor = getattr(self, spec.name)
+            if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+                kind = f"{tensor.dtype} tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
+                raise InputError(
+                    f"{self.name} {spec.name}",
+                    expected="a floating-point torch tensor",
+                    got=kind,
+                    fix="convert it first",
+                )
+            trailing = spec.metadata["axes"]
+            if tensor.ndim - trailing not in (1, 2):
+                raise InputError(
+                    f"{self.name} {spec.name}",
+                    expected=f"{trailing + 1} axes, the item first",
+                    got=f"shape {tuple(tensor.shape)}",
+                    fix="one item still needs its item axis: x[None]",
+                )
+            shapes[spec.name] = tuple(tensor.shape[: tensor.ndim - trailing])
+        if len(set(shapes.values())) > 1:
+            raise InputError(f"{self.name} fields", expected="the same items in every field", got=str(shapes))
+        kinds = {f"{t.dtype} on {t.device}" for t in self.tensors().values()}
+        if len(kinds) > 1:
+            raise InputError(
+                f"{self.name} fields",
+                expected="one dtype and one device",
+                got=" and ".join(sorted(kinds)),
+                fix="use .to()",
+            )
+
+    # The three duties.
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """E[z], (N, D)."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Var[z_i] per coordinate, population convention, (N, D)."""
+
+    @abstractmethod
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """(n, N, D); `sample[i]` is one joint draw for all N items."""
+
+    # Derived.
+
+    @property
+    def uncertainty(self) -> Tensor:
+        """E|z - mean|², (N,): large = unsure."""
+        return self.variance.sum(-1)
+
+    def by_draw(self) -> tuple[Embedding, ...]:
+        """One embedding per draw of the weights: `(self,)` for every family except `Draws`."""
+        return (self,)
+
+    @property
+    def family(self) -> str:
+        """The name under which `restore` finds this family."""
+        return self.name
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields by name."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The fields as numpy arrays, bit for bit; `restore(e.family, e.arrays())` gives `e` back."""
+        return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors().items()}
+
+    def __len__(self) -> int:
+        return next(iter(self.tensors().values())).shape[0]
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.mean.shape[-1]
+
+    def __getitem__(self, index: int | slice | Sequence[int] | np.ndarray | Tensor) -> Self:
+        """Rows by position, slice, list or mask; a single position gives a batch of one."""
+        if isinstance(index, (int, np.integer)):
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"item {index} of an embedding of {len(self)}")
+            index = [int(index) % len(self)]
+        rows = index if isinstance(index, slice) else torch.as_tensor(index, device=self.device)
+        if isinstance(rows, Tensor) and rows.numel() == 0 and rows.dtype != torch.bool:
+            rows = rows.long()
+        return self.map(lambda tensor: tensor[rows])
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The same family with `function` applied to every field."""
+        return self.rebuild({name: function(tensor) for name, tensor in self.tensors().items()})
+
+    def rebuild(self, tensors: Mapping[str, Tensor]) -> Self:
+        """The same family around other tensors."""
+        return type(self)(**tensors)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """The same belief on another device or in another precision."""
+        return self.map(lambda tensor: tensor.to(device=device, dtype=dtype))
+
+    def detach(self) -> Self:
+        """The same belief outside the autograd graph."""
+        return self.map(Tensor.detach)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the fields live."""
+        return next(iter(self.tensors().values())).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the fields."""
+        return next(iter(self.tensors().values())).dtype
+
+    def checked(self) -> Self:
+        """The embedding itself if every value is finite; an error that names the first bad item otherwise."""
+        for name, tensor in self.tensors().items():
+            bad = ~torch.isfinite(tensor).flatten(1).all(1)
+            if bad.any():
+                first = int(bad.nonzero()[0, 0])
+                raise InputError(
+                    f"{self.family} {name}",
+                    expected="finite values",
+                    got=f"NaN or infinity in {int(bad.sum())} of {len(self)} items, first item {first}",
+                    fix="drop these items, or look at the network that made them",
+                )
+        return self
+
+
+def cat(parts: Sequence[Embedding]) -> Embedding:
+    """Join embeddings of one family along the item axis."""
+    if not parts:
+        raise InputError("cat", expected="at least one embedding", got="none")
+    shapes = {(part.family, *(tuple(t.shape[1:]) for t in part.tensors().values())) for part in parts}
+    if len(shapes) > 1:
+        raise InputError(
+            "cat", expected="one family and one shape", got=" and ".join(map(str, sorted(shapes, key=str)))
+        )
+    rows = [part.tensors() for part in parts]
+    return parts[0].rebuild({name: torch.cat([row[name] for row in rows]) for name in rows[0]})
+
+
+def restore(family: str, arrays: Mapping[str, np.ndarray]) -> Embedding:
+    """The embedding that `arrays()` wrote."""
+    outer, _, inner = family.partition(":")
+    if outer not in FAMILIES:
+        raise InputError("family", expected=" or ".join(sorted(FAMILIES)), got=repr(family))
+    if inner:
+        wrap: Any = FAMILIES[outer]
+        return wrap(restore(inner, arrays))
+    names = [spec.name for spec in fields(FAMILIES[outer])]
+    if sorted(names) != sorted(arrays):
+        raise InputError(f"arrays of {family}", expected=", ".join(names), got=", ".join(arrays) or "none")
+    return FAMILIES[outer](**{name: torch.from_numpy(np.ascontiguousarray(arrays[name])) for name in names})

@@ -1,0 +1,57 @@
+"""Features to beliefs. A head is a small module that maps (N, M) features to an `Embedding`."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from howsure.embeddings import Gaussian, Point
+from howsure.errors import InputError
+
+__all__ = ["HEADS", "GaussianHead", "PointHead", "build_head"]
+
+
+class PointHead(nn.Module):
+    """One linear layer to the unit sphere: z = W φ + b, u = z/|z|."""
+
+    def __init__(self, features: int, dim: int):
+        super().__init__()
+        self.location = nn.Linear(features, dim)
+
+    def forward(self, features: Tensor) -> Point:
+        """(N, M) features to points on the unit sphere."""
+        return Point(F.normalize(self.location(features), dim=-1))
+
+
+class GaussianHead(nn.Module):
+    """A direction on the unit sphere and one scale per item, both linear in the features."""
+
+    LOG_VARIANCE = (-14.0, 4.0)
+
+    def __init__(self, features: int, dim: int):
+        super().__init__()
+        self.location = nn.Linear(features, dim)
+        self.log_variance = nn.Linear(features, 1)
+        # Start nearly sure, and equally sure of everything: total variance 0.05 on a sphere of radius 1.
+        nn.init.zeros_(self.log_variance.weight)
+        nn.init.constant_(self.log_variance.bias, math.log(0.05 / dim))
+
+    def forward(self, features: Tensor) -> Gaussian:
+        """(N, M) features to Gaussians around points of the unit sphere."""
+        log_variance = self.log_variance(features).clamp(*self.LOG_VARIANCE)
+        return Gaussian(F.normalize(self.location(features), dim=-1), torch.exp(0.5 * log_variance))
+
+
+HEADS: dict[str, type[PointHead] | type[GaussianHead]] = {"point": PointHead, "gaussian": GaussianHead}
+
+
+def build_head(name: str, features: int, dim: int) -> nn.Module:
+    """The head of that name."""
+    if name not in HEADS:
+        raise InputError("head", expected=" or ".join(HEADS), got=repr(name))
+    if dim < 1:
+        raise InputError("dim", expected="at least 1", got=str(dim))
+    return HEADS[name](features, dim)

@@ -1,0 +1,43 @@
+"""The k nearest rows of a plain or memory-mapped array, with faiss."""
+
+from __future__ import annotations
+
+import threading
+
+import faiss
+import numpy as np
+
+# From this many queries on, one matrix product beats reading the rows once per query (measured at 200,000 x 129, where
+# a product costs 28 ms at least, and a direct scan 6 ms per query).
+BATCH = 6
+
+_switch = threading.Lock()
+
+
+def nearest(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances (Q, count), ascending, and positions (Q, count) of the nearest rows; both inputs float32."""
+    return _by_product(queries, rows, count) if len(queries) >= BATCH else _directly(queries, rows, count)
+
+
+def _directly(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    # Memory bandwidth is the limit, so a second thread only adds its waiting time. OpenMP keeps this setting per thread.
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        squared, positions = faiss.knn(queries, rows, count)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return squared, positions
+
+
+def _by_product(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    # The threshold is global, and its default keeps batches of hundreds off the matrix product. Under the lock it always
+    # returns to what it was. A direct scan that meets the lowered value on another thread is slower, never wrong.
+    with _switch:
+        threshold = faiss.cvar.distance_compute_blas_threshold
+        faiss.cvar.distance_compute_blas_threshold = 1
+        try:
+            squared, positions = faiss.knn(queries, rows, count)
+        finally:
+            faiss.cvar.distance_compute_blas_threshold = threshold
+    return squared, positions

@@ -1,0 +1,83 @@
+"""How the moments of one item lie in memory and on disk: a packed record, the same for every item of a gallery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from howsure.embeddings import Embedding, restore
+from howsure.errors import GalleryError, InputError
+
+_KINDS = {torch.float16: "<f2", torch.float32: "<f4", torch.float64: "<f8"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the first items fixed for all others: family, precision, and the shape of each field."""
+
+    family: str
+    dtype: str
+    shapes: Mapping[str, tuple[int, ...]]  # of one item, by field
+    dim: int
+    draws: int
+
+    @classmethod
+    def of(cls, embedding: Embedding) -> Layout:
+        """The layout of this embedding's items."""
+        if embedding.dtype not in _KINDS:
+            raise InputError(
+                "embedding",
+                expected="float16, float32 or float64",
+                got=str(embedding.dtype),
+                fix="use .to(dtype=torch.float32)",
+            )
+        if embedding.dim == 0:
+            raise InputError("embedding", expected="at least one dimension", got="none")
+        shapes = {name: tuple(tensor.shape[1:]) for name, tensor in embedding.tensors().items()}
+        return cls(embedding.family, _KINDS[embedding.dtype], shapes, embedding.dim, len(embedding.by_draw()))
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Layout:
+        """The layout that `to_json` wrote."""
+        shapes = {name: tuple(shape) for name, shape in stored["shapes"].items()}
+        return cls(**{**stored, "shapes": shapes})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @cached_property
+    def record(self) -> np.dtype[Any]:
+        """One item: all fields, one after the other, little-endian."""
+        return np.dtype([(name, self.dtype, shape) for name, shape in self.shapes.items()])
+
+    def pack(self, embedding: Embedding) -> np.ndarray:
+        """(N,) records, bit for bit."""
+        records = np.empty(len(embedding), self.record)
+        for name, array in embedding.arrays().items():
+            records[name] = array
+        return records
+
+    def unpack(self, records: np.ndarray) -> Embedding:
+        """The embedding that `pack` was given."""
+        return restore(self.family, {name: records[name] for name in self.shapes})
+
+    def describe(self) -> str:
+        """In words, for error messages."""
+        fields = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        return f"{self.family} of {np.dtype(self.dtype).name} with {fields} per item"
+
+    def require(self, other: Layout) -> None:
+        """Refuse items of another layout."""
+        if other != self:
+            raise GalleryError(
+                "items for this gallery",
+                expected=self.describe(),
+                got=other.describe(),
+                fix="embed them with the model of this gallery, or create a new gallery",
+            )

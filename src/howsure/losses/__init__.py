@@ -1,0 +1,72 @@
+"""Losses: functions of a belief and labels. Classical ones are pytorch-metric-learning's; ours are one file each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from howsure.errors import InputError
+from howsure.losses.csd import ClosedFormSampledDistance
+from howsure.losses.means import OnMeans
+
+__all__ = ["LOSSES", "MINERS", "ClosedFormSampledDistance", "OnMeans", "build_loss"]
+
+LOSSES = ("contrastive", "triplet", "csd")
+MINERS = ("all", "easy", "semihard", "hard", "hardest")
+
+
+def build_loss(name: str, *, miner: str = "all", options: Mapping[str, Any] | None = None) -> nn.Module:
+    """A loss by name: `contrastive`, `triplet`, `csd`, or any class of `pytorch_metric_learning.losses`.
+
+    `options` go to the loss as they are; `contrastive` also takes `power`, of the distance. Miners work on triplets with the loss's margin; `all` mines nothing away.
+    """
+    from pytorch_metric_learning import losses
+
+    options = dict(options or {})
+    if name == "csd":
+        if miner != "all":
+            raise InputError("miner", expected="all with csd, which takes every pair", got=repr(miner))
+        return _made(ClosedFormSampledDistance, options)
+    if name == "contrastive":
+        return OnMeans(_contrastive(options), _miner(miner, margin=0.2))
+    if name == "triplet":
+        options.setdefault("margin", 0.2)
+        return OnMeans(_made(losses.TripletMarginLoss, options), _miner(miner, margin=options["margin"]))
+    if name.startswith("_") or not isinstance(getattr(losses, name, None), type):
+        known = [*LOSSES, *(n for n in dir(losses) if n.endswith("Loss"))]
+        close = difflib.get_close_matches(name, known, 1)
+        fix = f"did you mean {close[0]}?" if close else "see pytorch_metric_learning.losses"
+        raise InputError(
+            "loss", expected=f"{', '.join(LOSSES)} or a pytorch-metric-learning class", got=repr(name), fix=fix
+        )
+    return OnMeans(_made(getattr(losses, name), options), _miner(miner, margin=0.2))
+
+
+def _contrastive(options: dict[str, Any]) -> nn.Module:
+    from pytorch_metric_learning import distances, losses
+
+    # Squared distances by default: the unsquared form can collapse every picture to one point.
+    distance = distances.LpDistance(power=options.pop("power", 2))
+    return _made(losses.ContrastiveLoss, {"pos_margin": 0.0, "neg_margin": 1.2, "distance": distance} | options)
+
+
+def _miner(name: str, *, margin: float) -> nn.Module | None:
+    from pytorch_metric_learning import miners
+
+    if name == "all":
+        return None
+    if name == "hardest":
+        return miners.BatchHardMiner()
+    if name in MINERS:
+        return miners.TripletMarginMiner(margin=margin, type_of_triplets=name)
+    raise InputError("miner", expected=" or ".join(MINERS), got=repr(name))
+
+
+def _made(kind: type[nn.Module], options: Mapping[str, Any]) -> nn.Module:
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise InputError(f"options of {kind.__name__}", got=", ".join(options) or "none", fix=str(error)) from error

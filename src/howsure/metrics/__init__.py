@@ -1,0 +1,44 @@
+"""Pure functions that judge arrays; every number names its convention.
+
+They take whatever `numpy.asarray` takes, CPU tensors included, and know nothing of embeddings or models.
+"""
+
+from howsure.metrics.calibration import Binning, Reliability, brier, ece, nll, reliability
+from howsure.metrics.detection import Auprc, AveragePrecision, auprc_trapezoid, auroc, average_precision, fpr_at_tpr
+from howsure.metrics.ranking import rank, relevance, relevant_count
+from howsure.metrics.retrieval import Denominator, Empty, map_at_k, map_at_r, recall_at_k
+from howsure.metrics.selective import RiskCoverage, accuracy_at_coverage, aurc, e_aurc, risk_coverage
+from howsure.metrics.verification import RocCurve, equal_error_rate, roc_curve, tar_at_far, verification_ap
+
+__all__ = [
+    "Auprc",
+    "AveragePrecision",
+    "Binning",
+    "Denominator",
+    "Empty",
+    "Reliability",
+    "RiskCoverage",
+    "RocCurve",
+    "accuracy_at_coverage",
+    "auprc_trapezoid",
+    "aurc",
+    "auroc",
+    "average_precision",
+    "brier",
+    "e_aurc",
+    "ece",
+    "equal_error_rate",
+    "fpr_at_tpr",
+    "map_at_k",
+    "map_at_r",
+    "nll",
+    "rank",
+    "recall_at_k",
+    "relevance",
+    "relevant_count",
+    "reliability",
+    "risk_coverage",
+    "roc_curve",
+    "tar_at_far",
+    "verification_ap",
+]

@@ -1,0 +1,1 @@
+"""The numbers under everything: functions of plain arrays."""

@@ -1,0 +1,6 @@
+"""Training: one loop, and what it needs to stop, resume and judge itself."""
+
+from howsure.train.events import Epoch, Step, Trained
+from howsure.train.loop import train
+
+__all__ = ["Epoch", "Step", "Trained", "train"]

@@ -1,0 +1,37 @@
+"""What a run tells while it goes, and what it gives in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from howsure.data import Skipped
+from howsure.embedder import Embedder
+
+
+@dataclass(frozen=True)
+class Step:
+    """Told after every batch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Told after every pass over the data; the list of them is the history of a run."""
+
+    epoch: int
+    loss: float
+    recall_at_1: float  # leave-one-out among the validation pictures
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The best embedder of a run, how it got there, and the pictures that could not be read."""
+
+    embedder: Embedder
+    history: tuple[Epoch, ...]
+    skipped: tuple[Skipped, ...]

@@ -1,0 +1,103 @@
+"""One training loop, readable top to bottom: split, batches, loss, validation, checkpoint, early stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from howsure import data
+from howsure.data import BalancedBatches, ImageSet, InputSpec
+from howsure.embedder import Embedder
+from howsure.errors import TrainingError
+from howsure.losses import build_loss
+from howsure.recipe import Recipe
+from howsure.train.events import Epoch, Step, Trained
+from howsure.train.state import State
+from howsure.train.validation import Validation, validation_split
+
+METHOD_LOSS = {"point": "contrastive", "gaussian": "csd"}
+
+
+def train(
+    images: ImageSet,
+    recipe: Recipe,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    strict: bool = False,
+    device: torch.device | str = "cpu",
+    loss: nn.Module | None = None,
+    tell: Callable[[Step | Epoch], None] = lambda event: None,
+) -> Trained:
+    """Train an embedder on labelled pictures.
+
+    `loss` replaces the recipe's own: any module that takes (Embedding, labels); `OnMeans(loss, miner)` makes one of any
+    pytorch-metric-learning loss. With `out`, the best model so far is always on disk, and a run that was stopped goes
+    on bit for bit from its last whole epoch. Validation pictures come out of `images`, never out of a test set.
+    """
+    torch.manual_seed(recipe.seed)
+    spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)
+    decoded = data.pixels(images, spec, strict=strict)
+    rows, held = validation_split(decoded.images, share=recipe.validation_share, seed=recipe.seed)
+    classes, labels = np.unique([str(decoded.images.labels[row]) for row in rows], return_inverse=True)
+    validation = Validation(decoded.pixels[held], [str(decoded.images.labels[row]) for row in held], spec)
+
+    embedder = Embedder(recipe.backbone, recipe.method, spec, dim=recipe.dim).to(device)
+    embedder.card |= {
+        "recipe": recipe.model_dump(),
+        "classes": classes.tolist(),
+        "data": images.name,
+        "pictures": {"training": len(rows), "validation": len(held), "skipped": len(decoded.skipped)},
+    }
+    if loss is None:
+        loss = build_loss(recipe.loss or METHOD_LOSS[recipe.method], miner=recipe.miner, options=recipe.loss_options)
+    loss = loss.to(device)
+    optimizer = torch.optim.Adam([*embedder.parameters(), *loss.parameters()], lr=recipe.learning_rate)
+    state = State(embedder, loss, optimizer, recipe)
+    if resume and out is not None:
+        state.restore(out)
+
+    batches = BalancedBatches(
+        labels,
+        classes=min(recipe.classes_per_batch, len(classes)),
+        per_class=recipe.pictures_per_class,
+        seed=recipe.seed,
+    )
+    while state.epoch < recipe.epochs and not state.stale:
+        embedder.train()
+        total = 0.0
+        for step, batch in enumerate(batches.epoch(state.epoch), 1):
+            pixels = spec.normalise(decoded.pixels[rows[batch]].to(device))
+            value = loss(embedder(pixels), torch.from_numpy(labels[batch]).to(device))
+            if not torch.isfinite(value):
+                raise TrainingError(
+                    f"the loss became {value.item()} in epoch {state.epoch + 1}, batch {step}",
+                    fix=f"lower learning_rate (now {recipe.learning_rate:g}); the last whole epoch is kept",
+                )
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+            total += value.item()
+            tell(Step(state.epoch + 1, recipe.epochs, step, len(batches), value.item()))
+
+        belief = validation.encode(embedder)
+        validation.check_not_collapsed(belief, recipe)
+        done = Epoch(state.epoch + 1, total / len(batches), validation.recall_at_1(belief))
+        if state.finish(done):
+            embedder.card |= {"validation": {"epoch": done.epoch, "recall_at_1": done.recall_at_1}}
+            embedder.card |= {"matcher": validation.matcher(belief)}
+            if out is not None:
+                embedder.save(out)
+        if out is not None:
+            state.save(out)
+        tell(done)
+        if total == 0:
+            break  # every batch is solved: there is no gradient left
+
+    validation.check_learned(state.history)
+    embedder.load_state_dict(state.best)
+    return Trained(embedder.eval(), tuple(state.history), decoded.skipped)

@@ -1,0 +1,116 @@
+"""Where a run stands: enough to go on bit for bit after any stop."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as tensor_bytes
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from howsure.embedder import Embedder
+from howsure.errors import TrainingError
+from howsure.files import write_whole
+from howsure.recipe import Recipe
+from howsure.train.events import Epoch
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+class State:
+    """Weights, loss, optimiser, random numbers, history, and the best weights so far."""
+
+    def __init__(self, embedder: Embedder, loss: nn.Module, optimizer: Optimizer, recipe: Recipe):
+        self.embedder, self.loss, self.optimizer, self.recipe = embedder, loss, optimizer, recipe
+        self.history: list[Epoch] = []
+        self.best: dict[str, Tensor] = _copied(embedder)
+
+    @property
+    def epoch(self) -> int:
+        """How many whole epochs are done."""
+        return len(self.history)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the validation recall has not risen for `patience` epochs."""
+        best = max(self.history, key=lambda e: e.recall_at_1, default=None)
+        return best is not None and self.epoch - best.epoch >= self.recipe.patience
+
+    def finish(self, done: Epoch) -> bool:
+        """Note a whole epoch; True if it is the best so far."""
+        better = all(done.recall_at_1 > before.recall_at_1 for before in self.history)
+        self.history.append(done)
+        if better:
+            self.best = _copied(self.embedder)
+        return better
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint, whole or not at all."""
+        about = {
+            "recipe": self.recipe.model_dump(),
+            "history": [asdict(epoch) for epoch in self.history],
+            "card": self.embedder.card,
+        }
+        tensors = {name: t.detach().cpu().contiguous() for name, t in self._tensors().items()}
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / CHECKPOINT, tensor_bytes(tensors, metadata={"run": json.dumps(about)}))
+
+    def restore(self, folder: Path) -> None:
+        """Go back to the last whole epoch; a folder without a checkpoint is a run that has not begun."""
+        file = folder / CHECKPOINT
+        if not file.exists():
+            return
+        try:
+            with safe_open(file, framework="pt") as stored:
+                about = json.loads((stored.metadata() or {})["run"])
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+            raise TrainingError(f"{file}", got=f"unreadable: {error}", fix="delete it and train again") from error
+        changed = Recipe.of(about["recipe"]).but(epochs=self.recipe.epochs).differences(self.recipe)
+        if changed:
+            raise TrainingError(
+                f"{folder} was begun with another recipe: {'; '.join(changed)}",
+                fix="resume with the same settings (more epochs are fine), or train into another folder",
+            )
+        self.history = [Epoch(**epoch) for epoch in about["history"]]
+        self.embedder.card = about["card"]
+        parts = _by_prefix(tensors)
+        self.embedder.load_state_dict(parts["embedder"])
+        self.loss.load_state_dict(parts.get("loss", {}))
+        self.best = parts["best"]
+        self._restore_optimizer(parts.get("optimizer", {}))
+        torch.set_rng_state(tensors["random"])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        slots = self.optimizer.state_dict()["state"]
+        return (
+            {f"embedder/{name}": t for name, t in self.embedder.state_dict().items()}
+            | {f"loss/{name}": t for name, t in self.loss.state_dict().items()}
+            | {f"best/{name}": t for name, t in self.best.items()}
+            | {f"optimizer/{slot}/{name}": t for slot, values in slots.items() for name, t in values.items()}
+            | {"random": torch.get_rng_state()}
+        )
+
+    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
+        slots: dict[int, dict[str, Any]] = {}
+        for key, tensor in tensors.items():
+            slot, _, name = key.partition("/")
+            slots.setdefault(int(slot), {})[name] = tensor
+        self.optimizer.load_state_dict({"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]})
+
+
+def _copied(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    parts: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        part, _, name = key.partition("/")
+        parts.setdefault(part, {})[name] = tensor
+    return parts

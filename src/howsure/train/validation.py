@@ -1,0 +1,132 @@
+"""Judging a run on pictures held out of the training data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from howsure.compare import rms_distance
+from howsure.data import ImageSet, InputSpec
+from howsure.embedder import Embedder
+from howsure.embeddings import Embedding
+from howsure.errors import CalibrationError, TrainingError
+from howsure.match import Matcher
+from howsure.metrics import recall_at_k
+from howsure.recipe import Recipe
+from howsure.train.events import Epoch
+
+AT_MOST = 5_000
+PAIRS = 1_000  # pictures whose pairs fit the matcher
+
+
+def validation_split(images: ImageSet, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers for training and for validation.
+
+    Where a typical class can spare two pictures, a share of every class is held out. Where classes are small, a share
+    of the classes is held out whole, which is also the harder and more honest test.
+    """
+    labels = np.array(["" if label is None else label for label in images.labels], dtype=object)
+    counts = Counter(labels.tolist())
+    if "" in counts:
+        raise TrainingError(
+            "training", expected="a label for every picture", got=f"{counts['']} without", fix="one folder a class"
+        )
+    pairable = [label for label, count in sorted(counts.items()) if count >= 2]
+    if len(pairable) < 2:
+        raise TrainingError(
+            f"training on {images.name}",
+            expected="two classes or more with two pictures or more each",
+            got=f"{len(pairable)} such of {len(counts)} classes",
+            fix="add pictures, or check that each class has its own folder",
+        )
+    rng = np.random.default_rng([seed, 1])
+    if np.median([counts[label] for label in pairable]) * share >= 2:
+        parts = [_some(np.flatnonzero(labels == label), share, rng) for label in sorted(counts)]
+        held = np.concatenate(parts)
+    elif len(pairable) >= 10:
+        chosen = _some(np.array(pairable, dtype=object), share, rng, least=2)
+        held = np.flatnonzero(np.isin(labels, chosen))
+    else:
+        parts = [
+            _some(np.flatnonzero(labels == label), share, rng, least=2) for label in pairable if counts[label] >= 4
+        ]
+        held = np.concatenate([*parts, np.empty(0, int)])
+    held = np.sort(held if len(held) <= AT_MOST else rng.choice(held, AT_MOST, replace=False)).astype(int)
+    kept = Counter(labels[held].tolist())
+    if len(kept) < 2 or max(kept.values()) < 2:
+        raise TrainingError(
+            f"training on {images.name}",
+            expected="enough pictures to hold some out: four or more in two classes, or ten classes of two",
+            got=f"{len(images)} pictures in {len(counts)} classes",
+            fix="add pictures",
+        )
+    return np.setdiff1d(np.arange(len(images)), held), held
+
+
+def _some(items: np.ndarray, share: float, rng: np.random.Generator, *, least: int = 0) -> np.ndarray:
+    return rng.choice(items, max(least, round(share * len(items))), replace=False)
+
+
+class Validation:
+    """The held-out pictures of one run."""
+
+    def __init__(self, pixels: Tensor, labels: Sequence[str], spec: InputSpec):
+        self.pixels, self.spec = pixels, spec
+        self.labels = np.unique(np.asarray(labels), return_inverse=True)[1]
+
+    def encode(self, embedder: Embedder) -> Embedding:
+        """Beliefs about the held-out pictures."""
+        return embedder.encode(self.spec.normalise(part.to(embedder.device)) for part in self.pixels.split(256))
+
+    def recall_at_1(self, belief: Embedding) -> float:
+        """Share of pictures whose nearest other picture is of their class, among those that have a mate at all."""
+        nearest = np.empty(len(belief), int)
+        for start in range(0, len(belief), 512):
+            block = rms_distance(belief[start : start + 512], belief)
+            rows = torch.arange(len(block))
+            block[rows, rows + start] = torch.inf
+            nearest[start : start + len(block)] = block.argmin(1).numpy()
+        has_mate = np.bincount(self.labels)[self.labels] > 1
+        hit = self.labels[nearest] == self.labels
+        return recall_at_k(hit[has_mate, None], 1)
+
+    def matcher(self, belief: Embedding) -> dict[str, float] | None:
+        """A first link from distance to P(same), on balanced pairs; None if these pictures do not support one."""
+        rows = np.random.default_rng(0).permutation(len(belief))[:PAIRS]
+        first, second = np.triu_indices(len(rows), 1)
+        same = self.labels[rows[first]] == self.labels[rows[second]]
+        distance = rms_distance(belief[rows], belief[rows]).double().numpy()[first, second]
+        try:
+            return Matcher.fit(distance, same).at(0.5).to_json()
+        except CalibrationError:
+            return None
+
+    def check_not_collapsed(self, belief: Embedding, recipe: Recipe) -> None:
+        """Every picture at one place: the loss cannot tell it from learning, the spread can."""
+        mean = belief.mean.double()
+        spread = (mean - mean.mean(0)).square().sum(-1).mean() / mean.square().sum(-1).mean().clamp_min(1e-12)
+        if spread < 1e-3:
+            raise TrainingError(
+                "the embedding collapsed: every picture has nearly the same place",
+                expected="a spread of 0.001 or more",
+                got=f"{spread:.2g}",
+                fix=f"lower learning_rate (now {recipe.learning_rate:g}), or try loss triplet or another margin",
+            )
+
+    def check_learned(self, history: Sequence[Epoch]) -> None:
+        """A run that ends at chance has learned nothing, and says so."""
+        counts = np.bincount(self.labels)
+        chance = float((counts * (counts - 1)).sum() / (len(self.labels) * (len(self.labels) - 1)))
+        noise = 3 * (chance * (1 - chance) / len(self.labels)) ** 0.5
+        best = max(epoch.recall_at_1 for epoch in history)
+        if best <= chance + noise and chance + noise < 1:
+            raise TrainingError(
+                "nothing was learned",
+                expected=f"a validation recall@1 above chance, {chance:.3f}",
+                got=f"{best:.3f} after {len(history)} epochs",
+                fix="check the labels, train longer, or change loss and learning_rate",
+            )

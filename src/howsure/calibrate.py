@@ -104,13 +104,13 @@ def calibrate(
     rng = np.random.default_rng(seed)
     names = np.array([*identities], dtype=object)
     wanted = np.array([*labels], dtype=object)
-    enrolled = np.isin(wanted, names)
+    enrolled = np.isin(wanted, [*{*identities}])
     hidden = enrolled & (rng.random(len(wanted)) < unknown_rate) if enrolled.all() else np.zeros(len(wanted), bool)
     known = enrolled & ~hidden
     order = rng.permutation(len(wanted))
     fit, test = np.split(order, [round(FIT_SHARE * len(order))])
 
-    matcher = _fit_matcher(query, wanted, gallery, names, rows=fit[enrolled[fit]], rng=rng)
+    matcher = _fit_matcher(query[fit], wanted[fit], gallery, names, hidden=hidden[fit], rng=rng)
     distances, found = _nearest(query, wanted, gallery, names, hidden=hidden)
     evidence = weigh(matcher, distances, found, query.uncertainty.double().numpy())
     right = known & (found[:, 0] == wanted)
@@ -175,15 +175,16 @@ def _fit_matcher(
     gallery: Embedding,
     names: np.ndarray,
     *,
-    rows: np.ndarray,
+    hidden: np.ndarray,
     rng: np.random.Generator,
 ) -> Matcher:
-    """P(same) over pairs of a query and a gallery item, at the rate at which they match there."""
-    columns = rng.permutation(len(gallery))[: max(1, min(2_000, PAIRS // max(1, len(rows))))]
-    rows = rows[: max(1, PAIRS // len(columns))]
-    distance = rms_distance(query[rows].to(dtype=torch.float64), gallery[columns].to(dtype=torch.float64))
+    """P(same) over pairs of a query and a gallery item it can see, at the rate at which they match there."""
+    columns = rng.permutation(len(gallery))[:2_000]
+    rows = np.arange(min(len(query), max(1, PAIRS // len(columns))))
+    distance = rms_distance(query[rows].to(dtype=torch.float64), gallery[columns].to(dtype=torch.float64)).numpy()
     same = wanted[rows][:, None] == names[columns]
-    return Matcher.fit(distance.numpy().ravel(), same.ravel())
+    seen = ~(same & hidden[rows][:, None])
+    return Matcher.fit(distance[seen], same[seen])
 
 
 def _nearest(
@@ -242,6 +243,8 @@ def _check(
     for name, items, names in (("query", query, labels), ("gallery", gallery, identities)):
         if len(items) != len(names):
             raise InputError(f"{name} labels", expected=str(len(items)), got=str(len(names)))
+    if None in identities:
+        raise InputError("gallery labels", expected="an identity for every item", got="None among them")
     if len(set(identities)) < 2:
         raise CalibrationError("gallery", expected="two identities or more", got=str(len(set(identities))))
     if len(query) < 30:

@@ -74,10 +74,12 @@ def _mean_over_draws(
             got=str(query.dim),
             fix="embed both with one model",
         )
-    if query.device != gallery.device:
-        raise InputError(
-            "device", expected=f"{gallery.device}, as in the gallery", got=str(query.device), fix="use .to()"
-        )
+    for name, ours, theirs in (
+        ("device", query.device, gallery.device),
+        ("dtype", query.dtype, gallery.dtype),
+    ):
+        if ours != theirs:
+            raise InputError(name, expected=f"{theirs}, as in the gallery", got=str(ours), fix="use .to()")
     if paired and len(query) != len(gallery):
         raise InputError("pairs", expected="as many queries as gallery items", got=f"{len(query)} and {len(gallery)}")
     pairs = list(aligned_draws(query, gallery))

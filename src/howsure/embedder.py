@@ -21,7 +21,7 @@ from howsure import __version__, data
 from howsure.backbones import BACKBONES, build_backbone, feature_count
 from howsure.data import ImageSet, InputSpec, Skipped
 from howsure.embeddings import Embedding, cat
-from howsure.errors import DataError, InputError, ModelError
+from howsure.errors import InputError, ModelError
 from howsure.files import write_whole
 from howsure.heads import HEADS, build_head
 
@@ -73,12 +73,19 @@ class Embedder(nn.Module):
         self.card: dict[str, Any] = dict(card or {}) | {
             "backbone": backbone if isinstance(backbone, str) else FOREIGN,
             "head": named.get(type(head), FOREIGN),
-            "dim": dim,
+            "dim": head.dim if type(head) in named else dim,
             "input": spec.to_json(),
         }
 
     def forward(self, pixels: Tensor) -> Embedding:
         """(N, C, H, W) normalised pixels to beliefs about N pictures."""
+        if pixels.ndim != 4 or not pixels.is_floating_point():
+            raise InputError(
+                "pixels",
+                expected="normalised floats, (N, C, H, W)",
+                got=f"{pixels.dtype}, {tuple(pixels.shape)}",
+                fix="use InputSpec.normalise",
+            )
         belief = self.head(self.backbone(pixels))
         if not isinstance(belief, Embedding):
             raise InputError("head", expected="an Embedding", got=type(belief).__name__, fix="see howsure.heads")
@@ -87,7 +94,7 @@ class Embedder(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the weights live."""
-        return next(self.parameters()).device
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
     @property
     def fingerprint(self) -> str:
@@ -101,30 +108,38 @@ class Embedder(nn.Module):
         `ImageSet`; or a loader that yields batches of normalised float tensors, alone or first in a tuple. `progress`
         is called with the number of pictures done. A picture that cannot be read is an error; `encode_set` skips it.
         """
-        parts = self._encoded(self._batches(inputs, batch), progress)
+        parts, done = [], 0
+        for pixels in self._batches(inputs, batch):
+            parts.append(self._belief(pixels))
+            done += len(pixels)
+            if progress:
+                progress(done)
         if not parts:
             raise InputError("encode", expected="at least one picture", got="none")
         return cat(parts)
 
+    def encode_stream(self, images: ImageSet, *, batch: int = 256, strict: bool = False) -> Iterator[Encoded]:
+        """Beliefs about a set of any size, `batch` pictures at a time; unreadable ones are skipped and reported."""
+        for chunk in data.stream(images, self.spec, batch=batch, strict=strict):
+            belief = self._belief(self.spec.normalise(chunk.pixels.to(self.device)))
+            yield Encoded(belief, images.subset(chunk.indices), chunk.skipped)
+
     def encode_set(
         self, images: ImageSet, *, strict: bool = False, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Beliefs about every readable picture of a set, and a report on the others."""
+        """Beliefs about every readable picture of a set, and a report on the others; none readable is an error."""
+        parts: list[Encoded] = []
         skipped: list[Skipped] = []
-        kept: list[int] = []
-
-        def readable() -> Iterator[Tensor]:
-            for chunk in data.stream(images, self.spec, strict=strict):
-                skipped.extend(chunk.skipped)
-                kept.extend(map(int, chunk.indices))
-                if len(chunk.pixels):
-                    yield self.spec.normalise(chunk.pixels.to(self.device))
-
-        parts = self._encoded(readable(), progress)
-        if not parts:
-            reason = f"; the first, {skipped[0].id}: {skipped[0].reason}" if skipped else ""
-            raise DataError(images.name, expected="at least one readable picture", got=f"none of {len(images)}{reason}")
-        return Encoded(cat(parts), images.subset(kept), tuple(skipped))
+        for part in self.encode_stream(images, strict=strict):
+            parts.append(part)
+            skipped.extend(part.skipped)
+            if progress:
+                progress(len(skipped) + sum(len(p.images) for p in parts))
+        kept = [name for part in parts for name in part.images.ids]
+        if not kept:
+            raise data.none_readable(images, skipped)
+        place = {name: row for row, name in enumerate(images.ids)}
+        return Encoded(cat([p.embedding for p in parts]), images.subset([place[name] for name in kept]), tuple(skipped))
 
     def save(self, path: str | Path) -> None:
         """Write `weights.safetensors` and `card.json`, each whole or not at all; other files in the directory stay."""
@@ -162,35 +177,29 @@ class Embedder(nn.Module):
             )
             embedder.load_state_dict(parse_weights(weights))
         except (OSError, SafetensorError, RuntimeError, KeyError) as error:
-            raise ModelError(
-                f"weights of {path}", got=str(error).splitlines()[0], fix="train or copy the model again"
-            ) from error
+            got = " ".join(str(error).split())[:200]
+            raise ModelError(f"weights of {path}", got=got, fix="train or copy the model again") from error
         if hashlib.sha256(weights).hexdigest()[:16] != card.get("fingerprint"):
             raise ModelError(f"weights of {path} are not the ones the card names", fix="train or copy the model again")
         return embedder.eval()
 
     def _weights(self) -> bytes:
-        return weight_bytes({name: t.detach().cpu().contiguous() for name, t in self.state_dict().items()})
+        # Cloned, because safetensors takes no two names for one tensor, and tied layers have them.
+        return weight_bytes({name: t.detach().cpu().contiguous().clone() for name, t in self.state_dict().items()})
 
-    def _encoded(self, batches: Iterable[Tensor], progress: Callable[[int], None] | None) -> list[Embedding]:
-        parts: list[Embedding] = []
-        done = 0
-        training = self.training
+    def _belief(self, pixels: Tensor) -> Embedding:
+        modes = {module: module.training for module in self.modules()}
         self.eval()
         try:
             with torch.no_grad():
-                for pixels in batches:
-                    parts.append(self(pixels.to(self.device)).to(device="cpu").checked())
-                    done += len(pixels)
-                    if progress:
-                        progress(done)
+                return self(pixels.to(self.device)).to(device="cpu").checked()
         finally:
-            self.train(training)
-        return parts
+            for module, training in modes.items():  # one by one: some layers may be frozen on purpose
+                module.training = training
 
     def _batches(self, inputs: Any, batch: int) -> Iterable[Tensor]:
         """Normalised float batches from whatever `encode` takes."""
-        if isinstance(inputs, (str, Path)):
+        if isinstance(inputs, (str, Path, Image.Image)):
             inputs = [inputs]
         if isinstance(inputs, ImageSet):
             return (
@@ -211,7 +220,7 @@ class Embedder(nn.Module):
 
 def _picture(item: Any) -> Image.Image:
     if isinstance(item, np.ndarray):
-        if item.dtype != np.uint8 or item.ndim not in (2, 3):
+        if item.dtype != np.uint8 or item.ndim not in (2, 3) or item.shape[2:] not in ((), (3,)):
             raise InputError("picture", expected="uint8 (H, W) or (H, W, 3)", got=f"{item.dtype} {item.shape}")
         return Image.fromarray(item)
     return data.decode(item)

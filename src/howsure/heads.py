@@ -19,6 +19,7 @@ class PointHead(nn.Module):
 
     def __init__(self, features: int, dim: int):
         super().__init__()
+        self.dim = dim
         self.location = nn.Linear(features, dim)
 
     def forward(self, features: Tensor) -> Point:
@@ -33,6 +34,7 @@ class GaussianHead(nn.Module):
 
     def __init__(self, features: int, dim: int):
         super().__init__()
+        self.dim = dim
         self.location = nn.Linear(features, dim)
         self.log_variance = nn.Linear(features, 1)
         # Start nearly sure, and equally sure of everything: total variance 0.05 on a sphere of radius 1.

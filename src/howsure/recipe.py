@@ -62,7 +62,7 @@ class Recipe(BaseModel):
                     fix=f"did you mean {close[0]}?" if close else f"keys are {', '.join(cls.model_fields)}",
                 )
         try:
-            return cls.model_validate_json(json.dumps(dict(keys)))
+            return cls.model_validate_json(json.dumps(dict(keys), default=str))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -85,8 +85,8 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def recipe_for(source: str) -> Recipe:
     """The shipped recipe for a data set's name, or the default one."""
-    file = SHIPPED / f"{source.partition(':')[0].partition('@')[0]}.toml"
-    return read_recipe(file if file.name in {f.name for f in SHIPPED.glob("*.toml")} else SHIPPED / "default.toml")
+    shipped = {file.stem: file for file in SHIPPED.glob("*.toml")}
+    return read_recipe(shipped.get(source.partition(":")[0].partition("@")[0], SHIPPED / "default.toml"))
 
 
 def _keys(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
@@ -94,10 +94,10 @@ def _keys(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise InputError(f"recipe {path} extends itself")
     try:
         keys = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         names = ", ".join(sorted(f.stem for f in SHIPPED.glob("*.toml")))
         raise InputError(
-            "recipe", expected="a TOML file", got=f"{path}, which is not there", fix=f"shipped: {names}"
+            "recipe", expected="a TOML file", got=f"{path}, which is no file", fix=f"shipped: {names}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"recipe {path}", expected="TOML", got=str(error)) from error

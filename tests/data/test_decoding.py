@@ -197,10 +197,11 @@ def test_exif_orientation_is_applied_once(kind: str, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     picture = Image.fromarray(np.ascontiguousarray(stored)).convert("RGB")
-    once = decode(encoded(picture, kind, exif=exif))
+    content = encoded(picture, kind, exif=exif)
+    once = decode(content)
     assert arrays_near(once, Image.fromarray(upright).convert("RGB"), mean_error=8)
     assert arrays_near(decode(once), once, mean_error=0)
-    assert arrays_near(decode(Image.open(io.BytesIO(encoded(picture, kind, exif=exif)))), once, mean_error=0)
+    assert arrays_near(decode(Image.open(io.BytesIO(content))), once, mean_error=0)
 
 
 def test_damaged_exif_does_not_cost_the_picture() -> None:
@@ -230,16 +231,35 @@ def test_a_large_picture_within_the_limit_is_read_without_a_warning() -> None:
     assert decode(encoded(large)).size == (9_900, 10_000)
 
 
-def test_threads_leave_the_warning_filters_and_pillow_as_they_were() -> None:
+class Waiting(io.BytesIO):
+    """A file that says when reading begins and then waits to be released."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.reading, self.released = threading.Event(), threading.Event()
+
+    def read(self, *_: object) -> bytes:
+        self.reading.set()
+        assert self.released.wait(20)
+        return self.getvalue()
+
+
+def test_overlapping_threads_leave_the_warning_filters_and_pillow_as_they_were() -> None:
     before = (list(warnings.filters), Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
-    content = encoded(COLOUR, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff\x01\x12nonsense")
-    gate = threading.Barrier(8)
-
-    def work(_: int) -> None:
-        gate.wait()
-        for _ in range(40):
-            decode(content)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
+    files = [Waiting(encoded(COLOUR)), Waiting(encoded(COLOUR))]
+    with ThreadPoolExecutor(2) as pool:
+        pictures = []
+        for file in files:
+            pictures.append(pool.submit(decode, file))
+            assert file.reading.wait(20)
+        for file, picture in zip(files, pictures, strict=True):  # the first to enter is the first to leave
+            file.released.set()
+            assert picture.result(20).size == (8, 8)
     assert (list(warnings.filters), Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES) == before
+
+
+def test_many_threads_decode_without_a_warning() -> None:
+    content = encoded(COLOUR, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff\x01\x12nonsense")
+    with ThreadPoolExecutor(8) as pool:
+        pictures = list(pool.map(decode, [content] * 300))
+    assert {picture.size for picture in pictures} == {(8, 8)}

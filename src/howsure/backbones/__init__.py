@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from howsure.backbones.conv import lam_cifar, lam_fashion, n_digit, siamese
 from howsure.backbones.mlp import mlp
@@ -35,7 +35,7 @@ def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
 
 def feature_count(backbone: nn.Module, shape: tuple[int, int, int]) -> int:
     """How many features a network gives for pictures of `shape`, found by trying it on an empty picture."""
-    training = backbone.training
+    modes = {module: module.training for module in backbone.modules()}
     device = next((p.device for p in backbone.parameters()), torch.device("cpu"))
     try:
         with torch.no_grad():
@@ -48,12 +48,13 @@ def feature_count(backbone: nn.Module, shape: tuple[int, int, int]) -> int:
             fix="choose another picture size or backbone",
         ) from error
     finally:
-        backbone.train(training)
-    if features.ndim != 2 or features.shape[1] == 0:
+        for module, training in modes.items():  # one by one: some layers may be frozen on purpose
+            module.training = training
+    if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[1] == 0:
         raise InputError(
             "backbone features",
             expected="(N, M)",
-            got=str(tuple(features.shape)),
+            got=str(tuple(features.shape)) if isinstance(features, Tensor) else type(features).__name__,
             fix="end the network with nn.Flatten()",
         )
     return features.shape[1]

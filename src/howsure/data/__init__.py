@@ -10,7 +10,7 @@ from howsure.data.images import ArrayImages, FileImages, ImageSet, Skipped
 from howsure.data.input_spec import InputSpec
 from howsure.data.loading import load
 from howsure.data.splitting import hold_out_classes, split
-from howsure.data.streaming import Chunk, Decoded, pixels, stream
+from howsure.data.streaming import Chunk, Decoded, none_readable, pixels, stream
 
 __all__ = [
     "ArrayImages",
@@ -24,6 +24,7 @@ __all__ = [
     "decode",
     "hold_out_classes",
     "load",
+    "none_readable",
     "pixels",
     "split",
     "stream",

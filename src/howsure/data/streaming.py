@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from howsure.errors import DataError, InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Chunk", "Decoded", "pixels", "stream"]
+__all__ = ["Chunk", "Decoded", "none_readable", "pixels", "stream"]
 
 _IN_MEMORY = 1 << 30  # bytes; more than that goes to a file
 _RUN = 16  # pictures for one thread at a time: a task for each would cost as much as decoding a small one
@@ -122,10 +122,15 @@ def pixels(
         if progress is not None:
             progress(filled + len(skipped))
     if skipped and not filled:
-        got = f"none of {len(skipped)}; the first, {skipped[0].path or skipped[0].id}: {skipped[0].reason}"
-        raise DataError(images.name, expected="at least one readable picture", got=got)
+        raise none_readable(images, skipped)
     survivors = images.subset(np.concatenate(kept)) if skipped else images
     return Decoded(torch.from_numpy(store[:filled]), survivors, tuple(skipped))
+
+
+def none_readable(images: ImageSet, skipped: Sequence[Skipped]) -> DataError:
+    """The error for a set in which not a single picture can be used."""
+    first = f"; the first, {skipped[0].path or skipped[0].id}: {skipped[0].reason}" if skipped else ""
+    return DataError(images.name, expected="at least one readable picture", got=f"none of {len(images)}{first}")
 
 
 def _store(shape: tuple[int, ...]) -> np.ndarray:
@@ -135,8 +140,9 @@ def _store(shape: tuple[int, ...]) -> np.ndarray:
     # The file has no name and lives as long as the array, however the process ends.
     with tempfile.TemporaryFile(prefix="howsure-") as file:
         try:
-            # A sparse file would end the process with a bus error once the disk is full.
-            os.posix_fallocate(file.fileno(), 0, size) if hasattr(os, "posix_fallocate") else file.truncate(size)
+            file.truncate(size)
+            if hasattr(os, "posix_fallocate"):  # a sparse file would end the process with a bus error on a full disk
+                os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
             where = tempfile.gettempdir()
             got = str(error.strerror).lower()

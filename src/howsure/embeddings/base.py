@@ -121,8 +121,14 @@ class Embedding(ABC):
             if not -len(self) <= index < len(self):
                 raise IndexError(f"item {index} of an embedding of {len(self)}")
             index = [int(index) % len(self)]
-        rows = index if isinstance(index, slice) else torch.as_tensor(index, device=self.device)
-        if isinstance(rows, Tensor) and rows.numel() == 0 and rows.dtype != torch.bool:
+        if isinstance(index, slice) and (index.step or 1) < 0:
+            index = range(*index.indices(len(self)))  # torch takes no negative step
+        if isinstance(index, slice):
+            part = index
+            return self.map(lambda tensor: tensor[part])
+        # Copied, because torch takes no reversed and no read-only array.
+        rows = (index if isinstance(index, Tensor) else torch.from_numpy(np.array(index))).to(self.device)
+        if rows.numel() == 0 and rows.dtype != torch.bool:
             rows = rows.long()
         return self.map(lambda tensor: tensor[rows])
 
@@ -191,4 +197,6 @@ def restore(family: str, arrays: Mapping[str, np.ndarray]) -> Embedding:
     names = [spec.name for spec in fields(FAMILIES[outer])]
     if sorted(names) != sorted(arrays):
         raise InputError(f"arrays of {family}", expected=", ".join(names), got=", ".join(arrays) or "none")
-    return FAMILIES[outer](**{name: torch.from_numpy(np.ascontiguousarray(arrays[name])) for name in names})
+    return FAMILIES[outer](
+        **{name: torch.from_numpy(np.require(arrays[name], requirements=["C", "W"])) for name in names}
+    )

@@ -67,7 +67,8 @@ class Draws(Embedding):
     @property
     def epistemic(self) -> Tensor:
         """What the networks disagree about, (N, D)."""
-        return self.atoms.mean.var(1, correction=0)
+        means = self.atoms.mean
+        return (means - means.mean(1, keepdim=True)).square().mean(1)  # Tensor.var warns about empty batches
 
     @property
     def mean(self) -> Tensor:

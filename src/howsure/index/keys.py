@@ -72,8 +72,8 @@ def scan_ceiling(keys: np.ndarray, squared: np.ndarray, constant: np.ndarray) ->
     Let t = squared - constant be a true squared key distance, n the number of key dimensions, u = 2⁻²⁴, and
     g(n) = n·u / (1 - n·u), which bounds the relative error of n float32 operations in any order, fused or not.
 
-    - An item within t of the query has a key of norm at most |key'| + √t. So the two norms sum to m = 2|key'| + √t at most.
-      Items of larger norm are out by the triangle inequality, whatever the scan says about them.
+    - An item within t of the query has a key of norm at most |key'| + √t, by the triangle inequality. So the norms of
+      the two sum to at most m = 2|key'| + √t, and nothing need be known of the norms in the gallery.
     - Rounding both keys to float32 moves the squared distance by at most (2u + u²)·m².
     - Summing (key - key')² directly errs by at most g(n + 2)·m²; expanding it to |key|² + |key'|² - 2 key·key', as
       matrix products do, by at most g(n + 3)·m².

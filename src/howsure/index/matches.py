@@ -9,9 +9,10 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """The k nearest items of each of Q queries, best first; k is never more than the gallery holds, so nothing is padded.
+    """The k nearest items of each of Q queries, best first.
 
-    Items at the same distance come in the order in which they were added.
+    A smaller gallery gives a smaller k; nothing is padded. Items at the same distance come in the order in which they
+    were added.
     """
 
     ids: np.ndarray  # (Q, k) of str

@@ -21,7 +21,8 @@ MINERS = ("all", "easy", "semihard", "hard", "hardest")
 def build_loss(name: str, *, miner: str = "all", options: Mapping[str, Any] | None = None) -> nn.Module:
     """A loss by name: `contrastive`, `triplet`, `csd`, or any class of `pytorch_metric_learning.losses`.
 
-    `options` go to the loss as they are; `contrastive` also takes `power`, of the distance. Miners work on triplets with the loss's margin; `all` mines nothing away.
+    `options` go to the loss as they are; `contrastive` also takes `power`, of the distance. Miners work on triplets
+    with the loss's margin; `all` mines nothing away.
     """
     from pytorch_metric_learning import losses
 

@@ -2,5 +2,6 @@
 
 from howsure.train.events import Epoch, Step, Trained
 from howsure.train.loop import train
+from howsure.train.state import stored_recipe
 
-__all__ = ["Epoch", "Step", "Trained", "train"]
+__all__ = ["Epoch", "Step", "Trained", "stored_recipe", "train"]

@@ -95,8 +95,6 @@ def train(
         if out is not None:
             state.save(out)
         tell(done)
-        if total == 0:
-            break  # every batch is solved: there is no gradient left
 
     validation.check_learned(state.history)
     embedder.load_state_dict(state.best)

@@ -37,7 +37,9 @@ class State:
 
     @property
     def stale(self) -> bool:
-        """Whether the validation recall has not risen for `patience` epochs."""
+        """Whether the validation recall has not risen for `patience` epochs, or no batch has a gradient left."""
+        if self.history and self.history[-1].loss == 0:
+            return True
         best = max(self.history, key=lambda e: e.recall_at_1, default=None)
         return best is not None and self.epoch - best.epoch >= self.recipe.patience
 
@@ -56,29 +58,30 @@ class State:
             "history": [asdict(epoch) for epoch in self.history],
             "card": self.embedder.card,
         }
-        tensors = {name: t.detach().cpu().contiguous() for name, t in self._tensors().items()}
+        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in self._tensors().items()}
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / CHECKPOINT, tensor_bytes(tensors, metadata={"run": json.dumps(about)}))
 
     def restore(self, folder: Path) -> None:
         """Go back to the last whole epoch; a folder without a checkpoint is a run that has not begun."""
-        file = folder / CHECKPOINT
-        if not file.exists():
+        stored = _read(folder)
+        if stored is None:
             return
-        try:
-            with safe_open(file, framework="pt") as stored:
-                about = json.loads((stored.metadata() or {})["run"])
-                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-            raise TrainingError(f"{file}", got=f"unreadable: {error}", fix="delete it and train again") from error
+        about, tensors = stored
         changed = Recipe.of(about["recipe"]).but(epochs=self.recipe.epochs).differences(self.recipe)
         if changed:
             raise TrainingError(
                 f"{folder} was begun with another recipe: {'; '.join(changed)}",
                 fix="resume with the same settings (more epochs are fine), or train into another folder",
             )
+        for key in ("classes", "pictures"):
+            if about["card"][key] != self.embedder.card[key]:
+                raise TrainingError(
+                    f"{folder} was begun on other {key}",
+                    fix="resume with the same pictures, or train into another folder",
+                )
         self.history = [Epoch(**epoch) for epoch in about["history"]]
-        self.embedder.card = about["card"]
+        self.embedder.card = about["card"] | {"recipe": self.recipe.model_dump()}
         parts = _by_prefix(tensors)
         self.embedder.load_state_dict(parts["embedder"])
         self.loss.load_state_dict(parts.get("loss", {}))
@@ -102,6 +105,24 @@ class State:
             slot, _, name = key.partition("/")
             slots.setdefault(int(slot), {})[name] = tensor
         self.optimizer.load_state_dict({"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]})
+
+
+def stored_recipe(folder: Path) -> Recipe | None:
+    """The recipe of a run that was begun in this folder; None if there is none."""
+    stored = _read(folder)
+    return None if stored is None else Recipe.of(stored[0]["recipe"])
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    file = folder / CHECKPOINT
+    if not file.exists():
+        return None
+    try:
+        with safe_open(file, framework="pt") as stored:
+            about = json.loads((stored.metadata() or {})["run"])
+            return about, {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+        raise TrainingError(f"{file}", got=f"unreadable: {error}", fix="delete it and train again") from error
 
 
 def _copied(module: nn.Module) -> dict[str, Tensor]:

@@ -48,8 +48,9 @@ def validation_split(images: ImageSet, *, share: float, seed: int) -> tuple[np.n
         parts = [_some(np.flatnonzero(labels == label), share, rng) for label in sorted(counts)]
         held = np.concatenate(parts)
     elif len(pairable) >= 10:
-        chosen = _some(np.array(pairable, dtype=object), share, rng, least=2)
-        held = np.flatnonzero(np.isin(labels, chosen))
+        chosen = sorted(_some(np.array(pairable, dtype=object), share, rng, least=2), key=lambda label: counts[label])
+        whole = np.cumsum([counts[label] for label in chosen]) <= AT_MOST
+        held = np.flatnonzero(np.isin(labels, np.array(chosen, dtype=object)[whole]))
     else:
         parts = [
             _some(np.flatnonzero(labels == label), share, rng, least=2) for label in pairable if counts[label] >= 4

@@ -94,7 +94,7 @@ class EmbeddedEngine:
         self._start(None)
 
     def load(self) -> None:
-        """Map the snapshot in place of what is held; SnapshotDamage if it cannot be used."""
+        """Map the snapshot in place of what is held; SnapshotError if it cannot be used."""
         self._start(read_snapshot(self._directory, self._gallery, self._layout.record, self._width))
 
     def _start(self, snapshot: Snapshot | None) -> None:
@@ -134,16 +134,16 @@ class EmbeddedEngine:
 
     def numbers(self) -> np.ndarray:
         """All items held, in order."""
-        return np.concatenate([block.numbers[places] for block in (self._old, self._tail) for places in block.live()])
+        return np.concatenate([np.empty(0, np.int64), *self._live("numbers")])
 
     def persist(self, sequence: int) -> None:
         """Write a new snapshot of the live rows, map it, and start an empty tail."""
-        blocks = (self._old, self._tail)
-        # A removed row is left out, so its altered key never reaches the disk.
-        sections = [
-            (getattr(block, name)[places] for block in blocks for places in block.live())
-            for name in ("numbers", "keys", "records")
-        ]
         manifest = {"schema": 1, "gallery": self._gallery, "sequence": sequence, "count": len(self)}
-        write_snapshot(self._directory, manifest, sections)
+        write_snapshot(self._directory, manifest, [self._live(name) for name in ("numbers", "keys", "records")])
         self.load()
+
+    def _live(self, name: str) -> Iterator[np.ndarray]:
+        # Removed rows are left out, so their altered keys never reach the disk.
+        for block in (self._old, self._tail):
+            for places in block.live():
+                yield getattr(block, name)[places]

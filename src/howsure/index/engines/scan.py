@@ -20,7 +20,7 @@ def nearest(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarr
 
 
 def _directly(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    # Memory bandwidth is the limit, so a second thread only adds its waiting time. OpenMP keeps this setting per thread.
+    # Memory bandwidth is the limit, so a second thread only adds waiting. OpenMP keeps this setting per thread.
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -31,8 +31,8 @@ def _directly(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.nda
 
 
 def _by_product(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    # The threshold is global, and its default keeps batches of hundreds off the matrix product. Under the lock it always
-    # returns to what it was. A direct scan that meets the lowered value on another thread is slower, never wrong.
+    # The threshold is global, and its default keeps batches of hundreds off the matrix product. The lock ensures that
+    # it returns to what it was. A direct scan that meets the lowered value on another thread is slower, never wrong.
     with _switch:
         threshold = faiss.cvar.distance_compute_blas_threshold
         faiss.cvar.distance_compute_blas_threshold = 1

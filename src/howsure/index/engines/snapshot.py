@@ -23,7 +23,7 @@ MANIFEST = "snapshot.json"
 CHUNK = 1 << 22
 
 
-class SnapshotDamage(Exception):
+class SnapshotError(Exception):
     """The snapshot cannot be used, and why. Never leaves the index: the truth is elsewhere."""
 
 
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def write_snapshot(directory: Path, manifest: dict[str, Any], sections: Iterable[Iterable[np.ndarray]]) -> None:
-    """Write the sections one after the other, then the manifest completed by name, size and checksum; drop older files."""
+    """Write the sections one after the other, then the manifest with name, size and checksum; drop older files."""
     name = f"snapshot-{manifest['sequence']:016d}.bin"
     size = checksum = 0
     with (directory / f"{name}.new").open("wb") as file:
@@ -63,19 +63,19 @@ def read_snapshot(directory: Path, gallery: str, record: np.dtype[Any], width: i
     if manifest is None:
         return None
     if manifest["gallery"] != gallery:
-        raise SnapshotDamage("it belongs to another gallery")
+        raise SnapshotError("it belongs to another gallery")
     path, count = directory / manifest["file"], manifest["count"]
-    rows = [(np.dtype("<i8"), ()), (np.dtype("<f4"), (width,)), (record, ())]
-    sizes = [count * kind.itemsize * int(np.prod(shape)) for kind, shape in rows]
+    kinds: list[np.dtype[Any]] = [np.dtype("<i8"), np.dtype(("<f4", (width,))), record]  # of a row in each section
+    sizes = [count * kind.itemsize for kind in kinds]
     try:
         if path.stat().st_size != sum(sizes) or manifest["bytes"] != sum(sizes):
-            raise SnapshotDamage(f"expected {sum(sizes)} bytes, got {path.stat().st_size}")
+            raise SnapshotError(f"expected {sum(sizes)} bytes, got {path.stat().st_size}")
         if _checksum(path) != manifest["checksum"]:
-            raise SnapshotDamage("checksum mismatch")
+            raise SnapshotError("checksum mismatch")
         starts = np.cumsum([0, *sizes]).tolist()
-        parts = [_map(path, kind, start, (count, *shape)) for (kind, shape), start in zip(rows, starts, strict=False)]
+        parts = [_map(path, kind, start, count) for kind, start in zip(kinds, starts, strict=False)]
     except FileNotFoundError as error:
-        raise SnapshotDamage("its file is missing") from error
+        raise SnapshotError("its file is missing") from error
     return Snapshot(manifest["sequence"], *parts)
 
 
@@ -86,15 +86,16 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise SnapshotDamage("its manifest is unreadable") from error
+        raise SnapshotError("its manifest is unreadable") from error
     if checksum != _fingerprint(manifest):
-        raise SnapshotDamage("its manifest was altered")
+        raise SnapshotError("its manifest was altered")
     return dict(manifest)
 
 
-def _map(path: Path, kind: np.dtype[Any], start: int, shape: tuple[int, ...]) -> np.ndarray:
+def _map(path: Path, kind: np.dtype[Any], start: int, count: int) -> np.ndarray:
     # An empty range cannot be mapped.
-    return np.memmap(path, kind, "c", start, shape) if shape[0] else np.empty(shape, kind)
+    shape = (count, *kind.shape)
+    return np.memmap(path, kind.base, "c", start, shape) if count else np.empty(shape, kind.base)
 
 
 def _checksum(path: Path) -> int:

@@ -1,0 +1,188 @@
+"""Every metric of a model on labelled pictures, each with the name of its convention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from howsure import metrics
+from howsure.compare import rms_distance
+from howsure.embeddings import Embedding
+from howsure.errors import InputError
+from howsure.match import Matcher
+
+__all__ = ["Metric", "Neighbours", "evaluate", "neighbours"]
+
+DEPTH = 64  # neighbours looked at
+FAR = 50  # the neighbour whose distance says how lonely an item is
+PAIRS = 10_000
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number and its definition; `value` is None where the data do not define it, and `convention` says why."""
+
+    name: str
+    value: float | None
+    convention: str
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest gallery items of every query, best first; the query itself left out."""
+
+    positions: np.ndarray  # (Q, k)
+    distances: np.ndarray  # (Q, k)
+
+
+def neighbours(query: Embedding, gallery: Embedding, *, leave_one_out: bool = False, depth: int = DEPTH) -> Neighbours:
+    """By `rms_distance` in float64, in blocks; with `leave_one_out` query i does not see gallery item i."""
+    gallery = gallery.to(dtype=torch.float64)
+    depth = min(depth, len(gallery) - leave_one_out)
+    positions, distances = [], []
+    for start in range(0, len(query), 256):
+        block = rms_distance(query[start : start + 256].to(dtype=torch.float64), gallery).numpy()
+        own = np.arange(start, start + len(block)) if leave_one_out else None
+        found = metrics.rank(block, depth, exclude=own)
+        positions.append(found)
+        distances.append(np.take_along_axis(block, found, 1))
+    return Neighbours(np.concatenate(positions), np.concatenate(distances))
+
+
+def evaluate(
+    belief: Embedding,
+    labels: Sequence[str],
+    *,
+    matcher: Matcher | None = None,
+    ood: Embedding | None = None,
+    seed: int = 0,
+) -> list[Metric]:
+    """Retrieval, verification, selective prediction, calibration and, with `ood`, detection of foreign pictures.
+
+    Everything is leave-one-out among the given items. Training-free baselines stand beside the model's uncertainty.
+    """
+    codes = np.unique(np.asarray(labels), return_inverse=True)[1]
+    total = np.bincount(codes)[codes] - 1
+    if len(belief) < 3 or total.max() < 1 or codes.max() < 1:
+        raise InputError(
+            "evaluate",
+            expected="three pictures or more, of two classes or more, one of them with two",
+            got=f"{len(belief)} pictures of {codes.max() + 1 if len(codes) else 0} classes",
+        )
+    near = neighbours(belief, belief, leave_one_out=True)
+    relevant = codes[near.positions] == codes[:, None]
+    doubts = _doubts(belief, near, codes[near.positions])
+    return [
+        *_retrieval(relevant, total),
+        *_verification(belief, codes, seed=seed),
+        *_selective(doubts, error=~relevant[:, 0]),
+        *(_calibration(belief, codes, matcher, seed=seed) if matcher else []),
+        *(_detection(belief, doubts, ood) if ood is not None else []),
+    ]
+
+
+def _doubts(query: Embedding, near: Neighbours, identities: np.ndarray) -> dict[str, np.ndarray]:
+    """Scores that are large for doubtful queries: the model's own, and what any point embedding offers for free."""
+    other = identities != identities[:, :1]
+    second = np.where(other.any(1), other.argmax(1), near.distances.shape[1] - 1)
+    lead = near.distances[np.arange(len(near.distances)), second] - near.distances[:, 0]
+    far = min(FAR, near.distances.shape[1]) - 1
+    return {
+        "uncertainty": query.uncertainty.double().numpy(),
+        "top1_distance": near.distances[:, 0],
+        "margin": -lead,
+        f"knn{far + 1}_distance": near.distances[:, far],
+    }
+
+
+def _retrieval(relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
+    has_mate = total > 0
+    how = "leave-one-out, self excluded by id, rms_distance, queries without a mate skipped"
+    depths = [k for k in (1, 5, 10) if k <= relevant.shape[1]]
+    out = [Metric(f"recall_at_{k}", metrics.recall_at_k(relevant[has_mate], k), how) for k in depths]
+    denominators: tuple[metrics.Denominator, ...] = ("min_rk", "hits", "r")
+    for k in depths:
+        for denominator in denominators:
+            value = metrics.map_at_k(relevant, total, k, denominator=denominator)
+            name = f"map_at_{k}" if denominator == "min_rk" else f"map_at_{k}_{denominator}"
+            out.append(Metric(name, value, f"denominator {denominator}; {how}"))
+    return out
+
+
+def _pairs(codes: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Up to PAIRS pairs of different items, half of them of one class."""
+    rng = np.random.default_rng(seed)
+    by_class = [rows for rows in (np.flatnonzero(codes == code) for code in np.unique(codes)) if len(rows) > 1]
+    weights = np.array([len(rows) for rows in by_class], float)
+    chosen = rng.choice(len(by_class), PAIRS // 2, p=weights / weights.sum())
+    same = np.array([rng.choice(by_class[c], 2, replace=False) for c in chosen])
+    draw = rng.integers(len(codes), size=(4 * PAIRS, 2))
+    different = draw[codes[draw[:, 0]] != codes[draw[:, 1]]][: PAIRS // 2]
+    pairs = np.concatenate([same, different])
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _verification(belief: Embedding, codes: np.ndarray, *, seed: int) -> list[Metric]:
+    a, b = _pairs(codes, seed=seed)
+    same = codes[a] == codes[b]
+    similarity = -rms_distance(belief[a], belief[b], paired=True).double().numpy()
+    ap = metrics.verification_ap(same, similarity)
+    how = f"{len(a)} random pairs, base rate {ap.base_rate:.3f}, score -rms_distance"
+    return [
+        Metric("verification_ap", ap.value, f"step average precision; {how}"),
+        Metric("verification_auroc", metrics.auroc(same, similarity), f"ties count half; {how}"),
+        Metric("equal_error_rate", metrics.equal_error_rate(same, similarity), how),
+        Metric("tar_at_far_0.01", metrics.tar_at_far(same, similarity, 0.01), how),
+    ]
+
+
+def _selective(doubts: dict[str, np.ndarray], *, error: np.ndarray) -> list[Metric]:
+    out = []
+    for name, score in doubts.items():
+        how = f"error of the nearest neighbour, sorted by {name}, ties shared"
+        if np.ptp(score) == 0:
+            out.append(Metric(f"aurc_{name}", None, "the same for every query: it cannot rank them"))
+            continue
+        out.append(Metric(f"aurc_{name}", metrics.aurc(score, error), how))
+        out.append(Metric(f"e_aurc_{name}", metrics.e_aurc(score, error), f"AURC above the oracle's; {how}"))
+        out.append(Metric(f"accuracy_at_80_{name}", metrics.accuracy_at_coverage(score, ~error, 0.8), how))
+    return out
+
+
+def _calibration(belief: Embedding, codes: np.ndarray, matcher: Matcher, *, seed: int) -> list[Metric]:
+    a, b = _pairs(codes, seed=seed)
+    same = codes[a] == codes[b]
+    balanced = matcher.at(0.5)
+    probability = balanced.probability(rms_distance(belief[a], belief[b], paired=True).double()).numpy()
+    how = f"P(same) of {len(a)} random pairs, base rate {same.mean():.3f}"
+    return [
+        Metric("match_ece", metrics.ece(probability, same, bins=15), f"15 equal-width bins, last closed; {how}"),
+        Metric("match_brier", metrics.brier(probability, same), how),
+        Metric("match_nll", metrics.nll(probability, same), f"natural log, not clipped; {how}"),
+    ]
+
+
+def _detection(belief: Embedding, doubts: dict[str, np.ndarray], ood: Embedding) -> list[Metric]:
+    near = neighbours(ood, belief)
+    far = min(FAR, near.distances.shape[1]) - 1
+    foreign = {
+        "uncertainty": ood.uncertainty.double().numpy(),
+        "top1_distance": near.distances[:, 0],
+        f"knn{far + 1}_distance": near.distances[:, far],
+    }
+    out = []
+    for name, score in foreign.items():
+        both = np.concatenate([doubts.get(name, near.distances[:0, 0]), score])
+        positive = np.arange(len(both)) >= len(both) - len(score)
+        if np.ptp(both) == 0:
+            out.append(Metric(f"ood_auroc_{name}", None, "the same for every picture: it cannot tell them apart"))
+            continue
+        ap = metrics.average_precision(positive, both)
+        how = f"positive = foreign, base rate {ap.base_rate:.3f}, familiar items leave-one-out, score {name}"
+        out.append(Metric(f"ood_auroc_{name}", metrics.auroc(positive, both), f"ties count half; {how}"))
+        out.append(Metric(f"ood_ap_{name}", ap.value, f"step average precision; {how}"))
+        out.append(Metric(f"ood_fpr95_{name}", metrics.fpr_at_tpr(positive, both), f"share of foreign accepted; {how}"))
+    return out

@@ -1,0 +1,71 @@
+"""What every verb shares: results on stdout, everything else on stderr, progress bars where a person looks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from howsure.data import Skipped
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first picture that cannot be read.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.", min=0)]
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout; infinities and NaN, which JSON lacks, become null."""
+    print(json.dumps(_plain(document), indent=2, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def say(text: str) -> None:
+    """A line for the person who watches, on stderr."""
+    typer.echo(text, err=True)
+
+
+def report_skipped(skipped: Sequence[Skipped]) -> None:
+    """Which pictures were left out, and why."""
+    if skipped:
+        say(f"skipped {len(skipped)} picture{'s' * (len(skipped) != 1)} that could not be read:")
+    for item in skipped[:20]:
+        say(f"  {item.path or item.id}: {item.reason}")
+    if len(skipped) > 20:
+        say(f"  ... and {len(skipped) - 20} more (--json lists all)")
+
+
+def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str | None]]:
+    """The same for a program."""
+    return [{"id": item.id, "path": item.path, "reason": item.reason} for item in skipped]
+
+
+@contextmanager
+def progress(task: str, total: int) -> Iterator[Callable[[float], None]]:
+    """A bar on stderr, only where stderr is a terminal; give it the number done so far."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        row = bar.add_task(task, total=total)
+        yield lambda done: bar.update(row, completed=done)
+
+
+def device() -> str:
+    """Chosen once, here at the edge."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,118 @@
+"""howsure index: pictures into a gallery, and out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
+from howsure.errors import GalleryError, InputError
+
+if TYPE_CHECKING:
+    from howsure.data import ImageSet, Skipped
+    from howsure.embedder import Embedder
+    from howsure.index import Index
+
+BLOCK = 1024  # pictures that become durable together
+
+
+def index(
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help="Pictures: a folder, a file, a CSV or JSONL, or a set.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option("-m", "--model", help="A model directory.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The gallery to create or add to.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="An id to take out; may be repeated.")] = None,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Add pictures to a gallery, or remove some. What was added before and has not changed is left alone."""
+    if out is None or (data is None and not remove):
+        raise InputError("index", expected="DATA -m MODEL -o GALLERY, or -o GALLERY --remove ID", got="less")
+    from howsure.index import Index
+
+    counts = {"added": 0, "unchanged": 0, "removed": 0}
+    skipped: list[Skipped] = []
+    if data is None:
+        gallery = Index.open(out, write=True)
+    else:
+        if model is None:
+            raise InputError("index", expected="-m MODEL", got="no model", fix="howsure train DATA -o MODEL makes one")
+        embedder, images, gallery = _ready(data, model, out)
+    with gallery:
+        if gallery.recovered:
+            say(gallery.recovered)
+        if remove:
+            counts["removed"] = gallery.remove(remove)
+        if data is not None:
+            added, unchanged, skipped = _add(gallery, embedder, images, strict=strict)
+            counts |= {"added": added, "unchanged": unchanged}
+        total = len(gallery)
+    report_skipped(skipped)
+    if as_json:
+        print_json({"gallery": str(out), "items": total, **counts, "skipped": skipped_json(skipped)})
+    else:
+        changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        print(f"{out}: {total} items ({changes or 'no change'})")
+
+
+def _ready(data: str, model: Path, out: Path) -> tuple[Embedder, ImageSet, Index]:
+    from howsure import data as pictures
+    from howsure.embedder import Embedder
+    from howsure.index import Index
+
+    embedder = Embedder.load(model).to(device())
+    images = pictures.load(data)
+    about = {"model": str(model.resolve()), "fingerprint": embedder.fingerprint}
+    if not (out.exists() and any(out.iterdir())):
+        return embedder, images, Index.create(out, about=about)
+    gallery = Index.open(out, write=True)
+    made_with = gallery.about.get("fingerprint")
+    if made_with != embedder.fingerprint:
+        gallery.close()
+        raise GalleryError(
+            f"gallery {out}",
+            expected=f"the model that made it, {made_with}",
+            got=embedder.fingerprint,
+            fix="use that model, or make a new gallery",
+        )
+    gallery.describe(about)
+    return embedder, images, gallery
+
+
+def _add(gallery: Index, embedder: Embedder, images: ImageSet, *, strict: bool) -> tuple[int, int, list[Skipped]]:
+    from howsure.data import none_readable
+
+    stamps = [_stamp(images, row) for row in range(len(images))]
+    present = [row for row, name in enumerate(images.ids) if name in gallery]
+    old = gallery.items([images.ids[row] for row in present])
+    same = {row for row, item in zip(present, old, strict=True) if item.metadata == stamps[row]}
+    rows = [row for row in range(len(images)) if row not in same]
+    todo = images.subset(rows)
+    stamp_of = {images.ids[row]: stamps[row] for row in rows}
+    skipped: list[Skipped] = []
+    added = 0
+    with progress("indexing", len(todo)) as bar:
+        for part in embedder.encode_stream(todo, batch=BLOCK, strict=strict):
+            ids = part.images.ids
+            gallery.add(ids, part.embedding, labels=part.images.labels, metadata=[stamp_of[name] for name in ids])
+            added += len(ids)
+            skipped.extend(part.skipped)
+            bar(added + len(skipped))
+    if skipped and not added and not same:
+        raise none_readable(images, skipped)
+    return added, len(same), skipped
+
+
+def _stamp(images: ImageSet, row: int) -> dict[str, Any]:
+    """Where a picture came from, and enough to see that it has not changed."""
+    path = images.paths[row]
+    if path is None:
+        return {"source": images.name}
+    try:
+        stat = path.stat()
+    except OSError:
+        return {"path": str(path.resolve())}
+    return {"path": str(path.resolve()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}

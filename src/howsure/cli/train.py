@@ -1,0 +1,91 @@
+"""howsure train: from labelled pictures to a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
+from howsure.errors import ModelError
+
+if TYPE_CHECKING:
+    from howsure.recipe import Recipe
+
+
+def train(
+    data: Annotated[
+        str, typer.Argument(help="A folder of folders, a CSV or JSONL of path,label, or a set: digits:train.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The model directory to write.")],
+    method: Annotated[str | None, typer.Option(help="point, or gaussian: with a scale for every picture.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimensions of the embedding.", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the pictures, at most.", min=1)] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random choice.", min=0)] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="contrastive, triplet, csd, or a pytorch-metric-learning class.")
+    ] = None,
+    miner: Annotated[str | None, typer.Option(help="all, easy, semihard, hard or hardest.")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="A TOML file with these settings and more.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped run ended.")] = False,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Train an embedder on labelled pictures."""
+    _check_free(out, resume=resume)
+    from howsure import data as pictures
+    from howsure import train as training
+    from howsure.train import Epoch, Step
+
+    images = pictures.load(data)
+    settings = _recipe(data, recipe, out, resume=resume).but(
+        method=method, dim=dim, epochs=epochs, seed=seed, loss=loss, miner=miner
+    )
+    say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes; {settings.method}, {settings.dim}-D")
+    with progress("training", settings.epochs) as bar:
+
+        def tell(event: Step | Epoch) -> None:
+            if isinstance(event, Step):
+                bar(event.epoch - 1 + event.step / event.steps)
+            else:
+                say(f"epoch {event.epoch}: loss {event.loss:.4f}, validation recall@1 {event.recall_at_1:.4f}")
+
+        try:
+            done = training.train(images, settings, out=out, resume=resume, strict=strict, device=device(), tell=tell)
+        except KeyboardInterrupt as error:
+            say("stopped; the same command with --resume goes on from the last whole epoch")
+            raise typer.Exit(130) from error
+    report_skipped(done.skipped)
+    best = max(done.history, key=lambda epoch: epoch.recall_at_1)
+    if as_json:
+        print_json(
+            {
+                "model": str(out),
+                "recall_at_1": best.recall_at_1,
+                "best_epoch": best.epoch,
+                "epochs": len(done.history),
+                "history": [vars(epoch) for epoch in done.history],
+                "recipe": settings.model_dump(),
+                "classes": len(done.embedder.card["classes"]),
+                "skipped": skipped_json(done.skipped),
+            }
+        )
+    else:
+        print(f"{out}: validation recall@1 {best.recall_at_1:.4f} after epoch {best.epoch} of {len(done.history)}")
+        print(f"next: howsure calibrate {out} HELD-OUT-PICTURES")
+
+
+def _check_free(out: Path, *, resume: bool) -> None:
+    if not resume and ((out / "card.json").exists() or (out / "checkpoint.safetensors").exists()):
+        raise ModelError(f"{out} already holds a model", fix="use --resume to go on with it, or another name")
+    if out.exists() and not out.is_dir():
+        raise ModelError(f"{out}", expected="a directory to write", got="a file", fix="use another name")
+
+
+def _recipe(data: str, file: Path | None, out: Path, *, resume: bool) -> Recipe:
+    from howsure.recipe import read_recipe, recipe_for
+    from howsure.train import stored_recipe
+
+    begun = stored_recipe(out) if resume and file is None else None
+    return begun or (read_recipe(file) if file else recipe_for(data))

@@ -1,0 +1,84 @@
+"""Ask a gallery about pictures: search, weigh, decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from howsure.decide.answer import Answer
+from howsure.decide.evidence import DEPTH, weigh
+from howsure.decide.policy import Policy
+from howsure.decide.rules import decide
+from howsure.embeddings import Embedding
+from howsure.index import Index, Item
+from howsure.match import Matcher
+
+
+@dataclass(frozen=True)
+class Match:
+    """One gallery item that a query may show."""
+
+    id: str
+    label: str | None
+    probability: float | None  # P(same) as a pair
+    distance: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer about one query, and the matches it rests on, best first."""
+
+    answer: Answer
+    uncertainty: float
+    matches: tuple[Match, ...]
+    exact: bool
+
+
+def _identities(ids: np.ndarray, items: dict[str, Item]) -> np.ndarray:
+    # Labels and bare ids cannot meet: a tuple keeps them apart.
+    named = {name: (True, item.label) if item.label is not None else (False, name) for name, item in items.items()}
+    codes = {identity: code for code, identity in enumerate(dict.fromkeys(named.values()))}
+    return np.vectorize(lambda name: codes[named[name]], otypes=[int])(ids)
+
+
+def ask(
+    index: Index, query: Embedding, *, policy: Policy | None, matcher: Matcher | None = None, k: int = 5
+) -> list[Finding]:
+    """One finding a query. Items without a label are identities of their own.
+
+    Without a policy every answer is `not_sure`, and `matcher`, where there is one, still gives probabilities.
+    """
+    link = policy.matcher if policy else matcher
+    matches = index.search(query, max(k, DEPTH), matcher=link)
+    uncertainty = query.uncertainty.double().numpy()
+    if len(index) == 0:
+        return [Finding(Answer("unknown", "no_close_match", None), float(value), (), True) for value in uncertainty]
+    items = {item.id: item for item in index.items(sorted(set(matches.ids.ravel())))}
+    identities = _identities(matches.ids, items)
+    if policy:
+        answers = decide(
+            policy,
+            weigh(policy.matcher, matches.distances[:, :DEPTH], identities[:, :DEPTH], uncertainty),
+            references=index.references([items[best].label for best in matches.ids[:, 0]]),
+            match_uncertainty=index.get(list(matches.ids[:, 0])).uncertainty.double().numpy(),
+        )
+    else:
+        answers = [Answer("not_sure", "not_calibrated", None)] * len(query)
+    return [
+        Finding(
+            answer,
+            float(uncertainty[row]),
+            tuple(
+                Match(
+                    id=name,
+                    label=items[name].label,
+                    probability=None if matches.probabilities is None else float(matches.probabilities[row, rank]),
+                    distance=float(matches.distances[row, rank]),
+                )
+                for rank, name in enumerate(matches.ids[row, :k])
+            ),
+            matches.exact,
+        )
+        for row, answer in enumerate(answers)
+    ]

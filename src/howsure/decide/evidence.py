@@ -1,0 +1,48 @@
+"""What a decision looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from howsure.errors import InputError
+from howsure.match import Matcher
+
+DEPTH = 64  # matches that a decision looks at
+NEIGHBOURS = 5  # of them, those whose mean distance says how familiar a query is
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a decision looks at, one row a query; large `log_odds` and `margin` speak for the best match."""
+
+    log_odds: np.ndarray  # of the best match, as a pair
+    margin: np.ndarray  # log-odds lead over the best other identity
+    neighbour_distance: np.ndarray  # mean over the nearest few
+    uncertainty: np.ndarray  # of the query itself
+
+    def features(self) -> np.ndarray:
+        """(Q, 4), oriented so that larger means likelier right."""
+        return np.column_stack([self.log_odds, self.margin, -self.neighbour_distance, -self.uncertainty])
+
+    def __getitem__(self, rows: np.ndarray) -> Evidence:
+        return Evidence(self.log_odds[rows], self.margin[rows], self.neighbour_distance[rows], self.uncertainty[rows])
+
+
+def weigh(matcher: Matcher, distances: np.ndarray, identities: np.ndarray, uncertainty: np.ndarray) -> Evidence:
+    """Evidence from ranked matches: (Q, k) distances, best first, and the identity of each match.
+
+    If all k matches share one identity, the last of them bounds the margin from below.
+    """
+    if distances.ndim != 2 or distances.shape != identities.shape or distances.shape[1] == 0:
+        raise InputError("matches", expected="(Q, k) with k of 1 or more", got=f"{distances.shape}, {identities.shape}")
+    other = identities != identities[:, :1]
+    second = np.where(other.any(1), other.argmax(1), distances.shape[1] - 1)
+    lead = distances[np.arange(len(distances)), second] - distances[:, 0]
+    return Evidence(
+        log_odds=matcher.offset - matcher.scale * distances[:, 0],
+        margin=matcher.scale * lead,
+        neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
+        uncertainty=np.asarray(uncertainty, float),
+    )

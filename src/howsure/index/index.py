@@ -1,0 +1,331 @@
+"""The door to a gallery."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from howsure.embeddings import Embedding
+from howsure.errors import GalleryError, GalleryLockedError, InputError
+from howsure.index.engines.snapshot import sync_directory
+from howsure.index.items import Item, checked_ids, checked_items, checked_json
+from howsure.index.keys import item_keys
+from howsure.index.layout import Layout
+from howsure.index.lock import WriterLock
+from howsure.index.matches import Matches
+from howsure.index.rank import rank
+from howsure.index.replica import Replica
+from howsure.index.store import FILE, Store, said_plainly
+from howsure.match import Matcher
+
+LOCK = "writer.lock"
+# A new snapshot pays once it replaces this share of the gallery and so many rows; at close, a smaller share.
+SHARE, LEAST, SHARE_AT_CLOSE = 0.5, 4096, 0.02
+
+
+class Index:
+    """Items with an id, an embedding, a label and metadata, in a directory.
+
+    One writer at a time, any number of readers; a reader sees a change at its next call. A change returns once it is
+    on disk, and is there whole or not at all. One index may be shared by threads; their calls take turns.
+
+    >>> from tempfile import mkdtemp
+    >>> from howsure import Point
+    >>> with Index.create(mkdtemp() + "/gallery") as index:
+    ...     index.add(["cat", "dog"], Point(torch.tensor([[0.0, 0.0], [3.0, 4.0]])), labels=["animal", None])
+    ...     matches = index.search(Point(torch.tensor([[3.0, 3.0]])), k=2)
+    >>> matches.ids.tolist(), matches.distances.round(2).tolist(), matches.exact
+    ([['dog', 'cat']], [[1.0, 4.24]], True)
+    """
+
+    recovered: str | None = None
+    """What opening had to repair; None if nothing."""
+
+    def __init__(self, directory: Path, *, write: bool):
+        """Use `create` or `open`."""
+        self._directory = directory
+        self._lock = _take_lock(directory) if write else None
+        self._turn = threading.RLock()
+        try:
+            self._store = Store(directory, write=write)
+        except BaseException:
+            self._unlock()
+            raise
+        self._replica = Replica(directory, self._store)
+
+    # Opening and closing.
+
+    @classmethod
+    def create(cls, path: str | Path, *, family: str | None = None, about: Mapping[str, Any] | None = None) -> Index:
+        """A new gallery, open for writing. `about` is JSON to keep with it; a `family` refuses all others."""
+        directory = Path(path)
+        notes = checked_json(about or {}, "about")
+        _prepare(directory)
+        index = cls(directory, write=True)
+        try:
+            if index._store.exists():
+                raise GalleryError(
+                    f"gallery {path}", expected="none yet", got="a gallery", fix="use Index.open(path, write=True)"
+                )
+            index._store.create(family, notes)
+            index._store.take_note(writer=os.getpid())
+            sync_directory(directory)
+            sync_directory(directory.absolute().parent)
+        except BaseException:
+            index._disconnect()
+            raise
+        return index
+
+    @classmethod
+    def open(cls, path: str | Path, *, write: bool = False) -> Index:
+        """An existing gallery; with `write`, for this index alone until it is closed."""
+        directory = Path(path)
+        if not (directory / FILE).is_file():
+            raise GalleryError(
+                f"gallery {path}", expected=f"a directory with {FILE}", got="none", fix="create it first"
+            )
+        index = cls(directory, write=write)
+        try:
+            if not index._store.exists():
+                raise GalleryError(f"gallery {path}", expected="a gallery", got="an empty file", fix="create it first")
+            with index._replica.current():
+                damage = index._replica.damage
+            if write:
+                index._store.take_note(writer=os.getpid())
+            if damage and write:
+                index._replica.persist()
+                index.recovered = f"rebuilt the snapshot: {damage}"
+            elif damage:
+                index.recovered = f"read all items from the database, the snapshot is of no use: {damage}"
+        except BaseException:
+            index._disconnect()
+            raise
+        return index
+
+    def close(self) -> None:
+        """Write a snapshot if much has changed, and let the next writer in. Durability does not depend on it."""
+        with self._turn:
+            try:
+                if self._lock and self._replica.stale > SHARE_AT_CLOSE:
+                    self._replica.persist()
+                if self._lock:
+                    self._store.take_note(writer=None)
+            finally:
+                self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._store.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock:
+            self._lock.release()
+        self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Changing.
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The JSON notes kept with the gallery."""
+        with self._turn:
+            return dict(self._store.note("about"))
+
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Replace the notes."""
+        with self._turn:
+            self._require_write()
+            self._store.take_note(about=checked_json(about, "about"))
+
+    def add(
+        self,
+        ids: Sequence[str],
+        embedding: Embedding,
+        *,
+        labels: Sequence[str | None] | None = None,
+        metadata: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Add items, in place of those with the same ids: all of them, durably, or none.
+
+        A replaced item counts as new: it comes last among items at the same distance.
+        """
+        items = checked_items(ids, len(embedding), labels=labels, metadata=metadata)
+        with self._turn:
+            self._require_write()
+            if not items:
+                return
+            embedding = embedding.detach().checked()
+            layout = Layout.of(embedding)
+            self._require_layout(layout)
+            records, keys = layout.pack(embedding), item_keys(embedding)
+            self._replica.apply(self._store.add(items, records, layout), keys, records)
+            self._compact_if_due()
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Remove items, all or none; how many. An unknown id is an error."""
+        gone = checked_ids(ids)
+        with self._turn:
+            self._require_write()
+            if gone:
+                self._replica.apply(self._store.remove(gone))
+                self._compact_if_due()
+            return len(gone)
+
+    def compact(self) -> None:
+        """Write a snapshot now, so that the gallery opens and searches at its quickest."""
+        with self._turn:
+            self._require_write()
+            self._replica.persist()
+
+    def _compact_if_due(self) -> None:
+        engine = self._replica.engine
+        if engine and engine.stale >= LEAST and self._replica.stale > SHARE:
+            self._replica.persist()
+
+    def _require_write(self) -> None:
+        if self._lock is None:
+            raise GalleryError(
+                f"gallery {self._directory}",
+                expected="an index open for writing",
+                got="one for reading, or closed",
+                fix="use Index.open(path, write=True)",
+            )
+
+    def _require_layout(self, layout: Layout) -> None:
+        family = self._store.note("family")
+        if self._replica.layout:
+            self._replica.layout.require(layout)
+        elif family is not None and layout.family != family:
+            raise GalleryError(
+                "items for this gallery", expected=f"family {family}", got=layout.family, fix="use the gallery's model"
+            )
+
+    # Reading.
+
+    def search(self, query: Embedding, k: int = 5, *, matcher: Matcher | None = None) -> Matches:
+        """The k nearest items of each query by `rms_distance`, proved exact; with a matcher, P(same) of each."""
+        if k < 1:
+            raise InputError("k", expected="1 or more", got=str(k))
+        query = query.detach().checked().to(device="cpu", dtype=torch.float64)
+        with self._turn, self._replica.current():
+            engine, layout = self._replica.engine, self._replica.layout
+            k = min(k, len(engine)) if engine else 0
+            if engine is None or layout is None or k == 0 or len(query) == 0:
+                none = np.empty((len(query), k))
+                return Matches(none.astype(object), none, none.copy() if matcher else None, True, 0)
+            _require_dim(query.dim, layout.dim)
+            ranking = rank(query, k, engine=engine, layout=layout)
+            names = self._store.ids(np.unique(ranking.numbers).tolist())
+        ids = np.array([names[number] for number in ranking.numbers.ravel().tolist()], object)
+        distances = ranking.distances
+        probabilities = matcher.probability(torch.from_numpy(distances)).numpy() if matcher else None
+        return Matches(ids.reshape(distances.shape), distances, probabilities, ranking.exact, ranking.candidates)
+
+    def __len__(self) -> int:
+        with self._turn:
+            return len(self._store)
+
+    def __contains__(self, identity: object) -> bool:
+        with self._turn:
+            return isinstance(identity, str) and self._store.contains(identity)
+
+    def ids(self) -> list[str]:
+        """All ids, in the order in which they were added."""
+        with self._turn:
+            return list(self._store.ids().values())
+
+    def items(self, ids: Sequence[str]) -> list[Item]:
+        """Id, label and metadata of these items."""
+        with self._turn:
+            return self._store.items(ids)
+
+    def labels(self, ids: Sequence[str]) -> list[str | None]:
+        """The labels of these items."""
+        return [item.label for item in self.items(ids)]
+
+    def references(self, labels: Sequence[str | None]) -> list[int]:
+        """How many items carry each of these labels; an item without one stands alone."""
+        with self._turn:
+            counts = {label: 1 if label is None else self._store.references(label) for label in set(labels)}
+        return [counts[label] for label in labels]
+
+    def get(self, ids: Sequence[str]) -> Embedding:
+        """The embedding of these items, bit for bit as it was added."""
+        with self._turn:
+            layout = self._require_items()
+            return layout.unpack(self._store.records(ids, layout.record))
+
+    def embedding(self) -> tuple[list[str], Embedding]:
+        """All ids and their embedding, in the order in which they were added."""
+        with self._turn, self._replica.current():
+            layout, engine = self._require_items(), self._replica.engine
+            numbers = engine.numbers() if engine else np.empty(0, np.int64)
+            records = engine.records(numbers) if engine else np.empty(0, layout.record)
+            return list(self._store.ids().values()), layout.unpack(records)
+
+    def _require_items(self) -> Layout:
+        layout = self._store.layout()
+        if layout is None:
+            raise GalleryError(
+                f"gallery {self._directory}", expected="items", got="an empty gallery", fix="add some first"
+            )
+        return layout
+
+
+def _prepare(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        strangers = [entry.name for entry in directory.iterdir() if not entry.name.startswith((FILE, LOCK, "snapshot"))]
+    except OSError as error:
+        raise GalleryError(
+            f"gallery {directory}", expected="a directory to write to", got=str(error), fix="choose another path"
+        ) from error
+    if strangers:
+        raise GalleryError(
+            f"gallery {directory}",
+            expected="a new or empty directory",
+            got=f"one with {strangers[0]}",
+            fix="choose another path",
+        )
+
+
+def _take_lock(directory: Path) -> WriterLock:
+    with said_plainly(directory / LOCK):
+        lock = WriterLock.take(directory / LOCK)
+    if lock is None:
+        raise GalleryLockedError(
+            f"gallery {directory}",
+            expected="no other writer",
+            got=f"process {_holder(directory) or 'unknown'} writing to it",
+            fix="wait for it or end it; reading is possible meanwhile",
+        )
+    return lock
+
+
+def _holder(directory: Path) -> int | None:
+    reader = Store(directory, write=False)
+    try:
+        return reader.note("writer") if reader.exists() else None
+    finally:
+        reader.close()
+
+
+def _require_dim(got: int, expected: int) -> None:
+    if got != expected:
+        raise InputError(
+            "dimension of the query",
+            expected=f"{expected}, as in the gallery",
+            got=str(got),
+            fix="embed both with one model",
+        )

@@ -1,0 +1,266 @@
+"""The truth: every item of a gallery in one SQLite file, flushed to disk before a change is acknowledged.
+
+Each item has a number from a clock that only moves forward. A removal, or the replaced half of a replacement, leaves a
+tombstone with the time of its change. So whoever knows the state at one time gets to the present by reading what is
+newer. Tombstones are purged up to the *horizon*, the time of the last snapshot; whoever is older starts from that.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from howsure.errors import GalleryError
+from howsure.index.items import Item, short
+from howsure.index.layout import Layout
+
+FILE = "gallery.sqlite"
+SCHEMA = 1
+CHUNK = 500  # values bound to one statement
+ROWS = 1 << 12  # rows read at a time
+
+_TABLES = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE items (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, label TEXT, metadata TEXT NOT NULL,
+                           moments BLOB NOT NULL)""",
+    "CREATE INDEX labels ON items (label)",
+    "CREATE TABLE removed (number INTEGER PRIMARY KEY, time INTEGER NOT NULL)",
+)
+
+_FIXES = {
+    "SQLITE_FULL": "free some disk space; nothing of this change was stored",
+    "SQLITE_READONLY": "make the directory writable for this user",
+    "SQLITE_CANTOPEN": "check that the directory exists and is readable and writable",
+    "SQLITE_CORRUPT": "the file is damaged; restore it from a backup, or index the pictures again",
+    "SQLITE_NOTADB": "the file is damaged or not ours; restore it from a backup, or index the pictures again",
+    "SQLITE_IOERR": "check the disk; nothing of this change was stored",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What one transaction did: the numbers of new items and of items that are gone, and the time after it."""
+
+    added: np.ndarray
+    removed: np.ndarray
+    time: int
+
+
+@contextmanager
+def said_plainly(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        kind = getattr(error, "sqlite_errorname", "")
+        fix = next((fix for prefix, fix in _FIXES.items() if kind.startswith(prefix)), "close and open it again")
+        raise GalleryError(f"gallery {path}", expected="a usable SQLite file", got=str(error), fix=fix) from error
+
+
+class Store:
+    """One connection to the truth."""
+
+    def __init__(self, directory: Path, *, write: bool):
+        self.path = directory / FILE
+        with said_plainly(self.path):
+            # One connection for all threads: the index lets one in at a time.
+            uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
+            self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10)
+            if write:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+
+    def close(self) -> None:
+        """End the connection."""
+        self._db.close()
+
+    # The gallery as a whole.
+
+    def exists(self) -> bool:
+        """Whether the file holds a gallery; an error if it is one of a later version."""
+        with said_plainly(self.path):
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+                return False
+        if (schema := self.note("schema")) != SCHEMA:
+            raise GalleryError(
+                f"gallery {self.path}",
+                expected=f"version {SCHEMA} of the format",
+                got=f"version {schema}",
+                fix="update howsure",
+            )
+        return True
+
+    def create(self, family: str | None, about: Mapping[str, Any]) -> None:
+        """Lay out an empty gallery."""
+        with self._writing():
+            for statement in _TABLES:
+                self._db.execute(statement)
+            notes = {"schema": SCHEMA, "gallery": uuid.uuid4().hex, "time": 0, "horizon": 0, "family": family}
+            self._note({**notes, "about": dict(about), "layout": None, "writer": None})
+
+    def note(self, name: str) -> Any:
+        """One value of what is known of the gallery as a whole."""
+        with said_plainly(self.path):
+            row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise GalleryError(
+                f"gallery {self.path}", expected=f"a note of its {name}", got="none", fix="not a gallery"
+            )
+        return json.loads(row[0])
+
+    def take_note(self, **notes: Any) -> None:
+        """Set such values, durably."""
+        with self._writing():
+            self._note(notes)
+
+    def _note(self, notes: Mapping[str, Any]) -> None:
+        rows = [(name, json.dumps(value)) for name, value in notes.items()]
+        self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+    def layout(self) -> Layout | None:
+        """What the first items fixed; None before them."""
+        stored = self.note("layout")
+        return Layout.from_json(stored) if stored else None
+
+    # Changes. Each is one transaction: whole or absent.
+
+    def add(self, items: Sequence[Item], records: np.ndarray, layout: Layout) -> Change:
+        """Insert items, in place of those with the same ids."""
+        with self._writing():
+            old = np.fromiter(self._numbers([item.id for item in items]).values(), np.int64)
+            start = self.note("time") + 1
+            numbers = np.arange(start, start + len(items))
+            time = start + len(items)
+            self._bury(old, time)
+            rows = zip(numbers.tolist(), items, records, strict=True)
+            self._db.executemany(
+                "INSERT INTO items VALUES (?, ?, ?, ?, ?)",
+                ((n, item.id, item.label, json.dumps(dict(item.metadata)), row.tobytes()) for n, item, row in rows),
+            )
+            self._note({"time": time, "layout": layout.to_json()})
+        return Change(numbers, old, time)
+
+    def remove(self, ids: Sequence[str]) -> Change:
+        """Delete items; all of them must be there."""
+        with self._writing():
+            old = np.fromiter(self.numbers(ids).values(), np.int64)
+            time = self.note("time") + 1
+            self._bury(old, time)
+            self._note({"time": time})
+        return Change(np.empty(0, np.int64), old, time)
+
+    def _bury(self, numbers: np.ndarray, time: int) -> None:
+        rows = [(number, time) for number in numbers.tolist()]
+        self._db.executemany("INSERT INTO removed VALUES (?, ?)", rows)
+        self._db.executemany("DELETE FROM items WHERE number = ?", [row[:1] for row in rows])
+
+    def purge(self, time: int) -> None:
+        """Drop the tombstones that a snapshot of this time makes needless."""
+        with self._writing():
+            self._db.execute("DELETE FROM removed WHERE time <= ?", (time,))
+            self._note({"horizon": time})
+
+    # Reading.
+
+    def added_since(self, time: int, record: np.dtype[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Numbers and records of the items that came later, in chunks."""
+        with said_plainly(self.path):
+            cursor = self._db.execute("SELECT number, moments FROM items WHERE number > ? ORDER BY number", (time,))
+            while rows := cursor.fetchmany(ROWS):
+                numbers, moments = zip(*rows, strict=True)
+                yield np.array(numbers, np.int64), np.frombuffer(bytearray().join(moments), record)
+
+    def removed_since(self, time: int) -> np.ndarray:
+        """Numbers of the items that went later."""
+        with said_plainly(self.path):
+            rows = self._db.execute("SELECT number FROM removed WHERE time > ?", (time,)).fetchall()
+        return np.array([number for (number,) in rows], np.int64)
+
+    def numbers(self, ids: Sequence[str]) -> dict[str, int]:
+        """The number of each id; an error that names those that are not here."""
+        found = self._numbers(ids)
+        missing = [identity for identity in ids if identity not in found]
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise GalleryError(
+                "ids",
+                expected="items of the gallery",
+                got=", ".join(map(short, missing[:3])) + more,
+                fix="index.ids() lists them all",
+            )
+        return found
+
+    def _numbers(self, ids: Iterable[str]) -> dict[str, int]:
+        return dict(self._select("SELECT id, number FROM items WHERE id IN", list(ids)))
+
+    def contains(self, identity: str) -> bool:
+        """Whether there is an item of this id."""
+        return bool(self._numbers([identity]))
+
+    def ids(self, numbers: Sequence[int] | None = None) -> dict[int, str]:
+        """The id of each number; of all items, in order, without numbers."""
+        if numbers is not None:
+            return dict(self._select("SELECT number, id FROM items WHERE number IN", numbers))
+        with said_plainly(self.path):
+            return dict(self._db.execute("SELECT number, id FROM items ORDER BY number"))
+
+    def items(self, ids: Sequence[str]) -> list[Item]:
+        """What is known of these items."""
+        self.numbers(ids)
+        rows = self._select("SELECT id, label, metadata FROM items WHERE id IN", ids)
+        found = {identity: Item(identity, label, json.loads(metadata)) for identity, label, metadata in rows}
+        return [found[identity] for identity in ids]
+
+    def records(self, ids: Sequence[str], record: np.dtype[Any]) -> np.ndarray:
+        """The packed moments of these items."""
+        self.numbers(ids)
+        found = dict(self._select("SELECT id, moments FROM items WHERE id IN", ids))
+        return np.frombuffer(bytearray().join(found[identity] for identity in ids), record)
+
+    def references(self, label: str) -> int:
+        """How many items carry this label."""
+        with said_plainly(self.path):
+            return int(self._db.execute("SELECT count(*) FROM items WHERE label = ?", [label]).fetchone()[0])
+
+    def __len__(self) -> int:
+        with said_plainly(self.path):
+            return int(self._db.execute("SELECT count(*) FROM items").fetchone()[0])
+
+    def _select(self, statement: str, values: Sequence[Any]) -> Iterator[Any]:
+        with said_plainly(self.path):
+            for start in range(0, len(values), CHUNK):
+                part = list(values[start : start + CHUNK])
+                yield from self._db.execute(f"{statement} ({','.join('?' * len(part))})", part)
+
+    # Transactions.
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """One state of the gallery for all that is read inside, whatever others write meanwhile."""
+        with said_plainly(self.path):
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with said_plainly(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                # SQLite ends the transaction by itself on some errors, such as a full disk.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise

@@ -85,9 +85,8 @@ def test_rotated_members_agree_only_draw_by_draw() -> None:
     together = recall(rms_distance(query, gallery))
     averaged = recall(rms_distance(Point(query.mean), Point(gallery.mean)))
     alone = recall(rms_distance(query.by_draw()[0], gallery.by_draw()[0]))
-    assert together == 1.0
-    assert together > alone + 0.1 > 0.5
-    assert together > averaged + 0.1
+    assert together > averaged + 0.2
+    assert together > alone + 0.2
 
 
 def test_rearranged_draws_are_other_networks() -> None:

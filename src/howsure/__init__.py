@@ -20,6 +20,18 @@ _HOME = {
     "rms_distance": "compare",
     "Matcher": "match",
     "match_probability": "match",
+    "Recipe": "recipe",
+    "read_recipe": "recipe",
+    "recipe_for": "recipe",
+    "InputSpec": "data",
+    "Embedder": "embedder",
+    "Encoded": "embedder",
+    "Index": "index",
+    "Matches": "index",
+    "Answer": "decide",
+    "Finding": "decide",
+    "Policy": "decide",
+    "ask": "decide",
     "HowsureError": "errors",
 }
 

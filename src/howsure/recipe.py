@@ -41,7 +41,7 @@ class Recipe(BaseModel):
     pixel_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     pixel_std: tuple[float, ...] = (0.25, 0.25, 0.25)
     loss: str | None = None  # None: the method's own
-    loss_options: dict[str, float] = {}
+    loss_options: dict[str, int | float] = {}
     miner: str = "all"
     epochs: Count = 8
     classes_per_batch: Annotated[int, Field(ge=2)] = 16

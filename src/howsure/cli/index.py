@@ -114,5 +114,5 @@ def _stamp(images: ImageSet, row: int) -> dict[str, Any]:
     try:
         stat = path.stat()
     except OSError:
-        return {"path": str(path.resolve())}
-    return {"path": str(path.resolve()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}
+        return {"path": str(path.absolute())}
+    return {"path": str(path.absolute()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def train(
     data: Annotated[
-        str, typer.Argument(help="A folder of folders, a CSV or JSONL of path,label, or a set: digits:train.")
+        str, typer.Argument(metavar="DATA", help="A folder of folders, a CSV or JSONL of path,label, or a set.")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model directory to write.")],
     method: Annotated[str | None, typer.Option(help="point, or gaussian: with a scale for every picture.")] = None,

@@ -217,7 +217,7 @@ class Index:
         """The k nearest items of each query by `rms_distance`, proved exact; with a matcher, P(same) of each."""
         if k < 1:
             raise InputError("k", expected="1 or more", got=str(k))
-        query = query.detach().checked().to(device="cpu", dtype=torch.float64)
+        query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
         with self._turn, self._replica.current():
             engine, layout = self._replica.engine, self._replica.layout
             k = min(k, len(engine)) if engine else 0
@@ -226,8 +226,9 @@ class Index:
                 return Matches(none.astype(object), none, none.copy() if matcher else None, True, 0)
             _require_dim(query.dim, layout.dim)
             ranking = rank(query, k, engine=engine, layout=layout)
-            names = self._store.ids(np.unique(ranking.numbers).tolist())
-        ids = np.array([names[number] for number in ranking.numbers.ravel().tolist()], object)
+            numbers = ranking.numbers.ravel().tolist()
+            names = self._store.ids(sorted(set(numbers)))
+        ids = np.array([names[number] for number in numbers], object)
         distances = ranking.distances
         probabilities = matcher.probability(torch.from_numpy(distances)).numpy() if matcher else None
         return Matches(ids.reshape(distances.shape), distances, probabilities, ranking.exact, ranking.candidates)

@@ -7,14 +7,15 @@ With S draws of means m_s and uncertainties u_s, and the query's m'_s and u'_s,
     key' = [m'_1/√S, ..., m'_S/√S, 0]                     of a query,    constant' = mean_s u'_s
 
 A query with one draw meets all S. A gallery with one draw meets the query's total mean, and the spread of the query's
-draws joins its constant.
+draws joins its constant. Keys end in zeros up to a multiple of 4, which scans are quicker at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-from torch import Tensor
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
@@ -25,21 +26,25 @@ LARGEST = 1e15
 FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53
 
 
+def key_width(draws: int, dim: int) -> int:
+    """The number of dimensions of a key: S·D + 1, up to the next multiple of 4."""
+    return -(-(draws * dim + 1) // 4) * 4
+
+
 def item_keys(embedding: Embedding) -> np.ndarray:
-    """(N, S·D + 1) float32.
+    """(N, key width) float32.
 
     >>> from howsure import Gaussian
     >>> item_keys(Gaussian(torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0]])))
-    array([[3., 4., 1.]], dtype=float32)
+    array([[3., 4., 1., 0.]], dtype=float32)
     """
-    draws = embedding.to(device="cpu", dtype=torch.float64).detach().by_draw()
-    uncertainty = torch.stack([draw.uncertainty for draw in draws]).mean(0)
-    return _key([draw.mean for draw in draws], uncertainty.sqrt())
+    embedding = embedding.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
+    means, uncertainty = _moments(embedding.by_draw())
+    return _key(embedding, means, np.sqrt(uncertainty))
 
 
 def query_keys(query: Embedding, draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """(Q, S·D + 1) float32 and the constant of each query, (Q,) float64, for a gallery of `draws` draws."""
-    query = query.to(device="cpu", dtype=torch.float64).detach()
+    """(Q, key width) float32 and the constants, (Q,) float64, of a float64 query, for a gallery of `draws` draws."""
     parts = query.by_draw() if draws > 1 else (query,)
     if len(parts) not in (1, draws):
         raise InputError(
@@ -48,22 +53,33 @@ def query_keys(query: Embedding, draws: int) -> tuple[np.ndarray, np.ndarray]:
             got=str(len(parts)),
             fix="draws are compared one by one, so embed both with the same posterior",
         )
-    constant = torch.stack([part.uncertainty for part in parts]).mean(0)
-    means = [part.mean for part in parts] * (draws // len(parts))
-    return _key(means, torch.zeros_like(constant)), constant.numpy()
+    means, constant = _moments(parts)
+    keys = _key(query, means * (draws // len(parts)), np.sqrt(constant))
+    keys[:, draws * query.dim] = 0
+    return keys, constant
 
 
-def _key(means: list[Tensor], last: Tensor) -> np.ndarray:
-    rows = torch.cat([*(mean / len(means) ** 0.5 for mean in means), last[:, None]], 1)
-    largest = float(rows.abs().max()) if rows.numel() else 0.0
-    if largest > LARGEST:
+def _moments(draws: Sequence[Embedding]) -> tuple[list[np.ndarray], np.ndarray]:
+    uncertainty = sum((draw.uncertainty.numpy() for draw in draws), start=np.zeros(len(draws[0]))) / len(draws)
+    return [draw.mean.numpy() for draw in draws], uncertainty
+
+
+def _key(embedding: Embedding, means: list[np.ndarray], root: np.ndarray) -> np.ndarray:
+    draws, (count, dim) = len(means), means[0].shape
+    keys = np.zeros((count, key_width(draws, dim)))
+    for place, mean in enumerate(means):
+        keys[:, place * dim : (place + 1) * dim] = mean / draws**0.5
+    keys[:, draws * dim] = root
+    largest = np.abs(keys).max(initial=0)
+    if not largest <= LARGEST:  # so that NaN is refused too
+        embedding.checked()
         raise InputError(
             "embedding",
             expected=f"values up to {LARGEST:g}",
             got=f"{largest:g}",
             fix="normalise the embedding, or divide it by a constant",
         )
-    return rows.float().numpy()
+    return keys.astype(np.float32)
 
 
 def scan_ceiling(keys: np.ndarray, squared: np.ndarray, constant: np.ndarray) -> np.ndarray:
@@ -83,7 +99,7 @@ def scan_ceiling(keys: np.ndarray, squared: np.ndarray, constant: np.ndarray) ->
     """
     width = keys.shape[1]
     true = np.maximum(squared - constant, 0)
-    norms = 2 * np.linalg.norm(keys.astype(np.float64), axis=1) + np.sqrt(true)
+    norms = 2 * np.sqrt(np.square(keys, dtype=np.float64).sum(1)) + np.sqrt(true)
     operations = (width + 8) * FLOAT32
     if operations >= 0.5:  # the bound on the error is void for keys of millions of dimensions
         return np.full(len(keys), np.inf)

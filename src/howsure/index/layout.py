@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 
 from howsure.embeddings import Embedding, restore
 from howsure.errors import GalleryError, InputError
@@ -63,9 +64,9 @@ class Layout:
             records[name] = array
         return records
 
-    def unpack(self, records: np.ndarray) -> Embedding:
-        """The embedding that `pack` was given."""
-        return restore(self.family, {name: records[name] for name in self.shapes})
+    def unpack(self, records: np.ndarray, dtype: DTypeLike | None = None) -> Embedding:
+        """The embedding that `pack` was given; with a dtype, in another precision."""
+        return restore(self.family, {name: records[name].astype(dtype or self.dtype) for name in self.shapes})
 
     def describe(self) -> str:
         """In words, for error messages."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from howsure.compare import rms_distance
-from howsure.embeddings import Embedding
+from howsure.embeddings import Embedding, restore
 from howsure.index.engines import Engine
 from howsure.index.keys import query_keys, scan_ceiling
 from howsure.index.layout import Layout
@@ -30,11 +29,13 @@ class Ranking:
 
 
 def rank(query: Embedding, k: int, *, engine: Engine, layout: Layout) -> Ranking:
-    """The k nearest of at least k items, by distance, then by age.
+    """The k nearest of at least k items, by distance, then by age. The query is in float64, on the CPU.
 
     Let t be the k-th exact distance² among the candidates. The scan reported every other item at `reach` or farther. If
     no item within t can be reported that far (`scan_ceiling`), then none of the others belongs among the k nearest.
     """
+    if len(query) <= QUERIES:
+        return _rank_block(query, k, engine, layout)
     parts = [_rank_block(query[start : start + QUERIES], k, engine, layout) for start in range(0, len(query), QUERIES)]
     return Ranking(
         np.concatenate([part.numbers for part in parts]),
@@ -47,32 +48,34 @@ def rank(query: Embedding, k: int, *, engine: Engine, layout: Layout) -> Ranking
 def _rank_block(query: Embedding, k: int, engine: Engine, layout: Layout) -> Ranking:
     keys, constant = query_keys(query, layout.draws)
     numbers, distances = np.empty((len(query), k), np.int64), np.empty((len(query), k))
-    open_queries, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
-    while len(open_queries):
-        found = engine.candidates(keys[open_queries], count)
-        near, far = _nearest(query[open_queries], found.numbers, k, engine=engine, layout=layout)
-        numbers[open_queries], distances[open_queries] = near, far
+    waiting, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
+    while len(waiting):
+        found = engine.candidates(keys[waiting], count)
+        exactly = _distances(query, waiting, found.numbers, engine=engine, layout=layout)
+        best = np.arange(len(waiting))[:, None], np.lexsort((found.numbers, exactly))[:, :k]
+        numbers[waiting], distances[waiting] = found.numbers[best], exactly[best]
         most = max(most, found.numbers.shape[1])
-        ceiling = scan_ceiling(keys[open_queries], far[:, -1] ** 2, constant[open_queries])
-        proved = np.isposinf(found.reach) | (found.reach > ceiling)
-        hopeless = np.isneginf(found.reach)
+        ceiling = scan_ceiling(keys[waiting], distances[waiting, -1] ** 2, constant[waiting])
+        proved = (found.reach == np.inf) | (found.reach > ceiling)
+        hopeless = found.reach == -np.inf
         exact = exact and not hopeless.any()
-        open_queries = open_queries[~(proved | hopeless)]
+        waiting = waiting[~(proved | hopeless)]
         count *= WIDEN
     return Ranking(numbers, distances, exact, most)
 
 
-def _nearest(
-    query: Embedding, numbers: np.ndarray, k: int, *, engine: Engine, layout: Layout
-) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of each query's own candidates, (Q, c): numbers and exact distances, best first."""
-    flat, width = numbers.ravel(), numbers.shape[1]
+def _distances(
+    query: Embedding, rows: np.ndarray, numbers: np.ndarray, *, engine: Engine, layout: Layout
+) -> np.ndarray:
+    """From these rows of the query to their own candidates, (Q, c), in float64; infinite where there is none."""
+    flat, owner = numbers.ravel(), np.repeat(rows, numbers.shape[1])
     distances: np.ndarray = np.full(numbers.size, np.inf)
     pairs = np.flatnonzero(flat >= 0)
+    # Rows are gathered with numpy: torch would wake a second thread for a few of them, and wait for it.
+    arrays = query.arrays()
     for start in range(0, len(pairs), PAIRS):
         part = pairs[start : start + PAIRS]
-        gallery = layout.unpack(engine.records(flat[part])).to(dtype=torch.float64)
-        distances[part] = rms_distance(query[part // width], gallery, paired=True).numpy()
-    distances = distances.reshape(numbers.shape)
-    order = np.lexsort((numbers, distances), axis=-1)[:, :k]
-    return np.take_along_axis(numbers, order, 1), np.take_along_axis(distances, order, 1)
+        repeated = restore(query.family, {name: array[owner[part]] for name, array in arrays.items()})
+        gallery = layout.unpack(engine.records(flat[part]), np.float64)
+        distances[part] = rms_distance(repeated, gallery, paired=True).numpy()
+    return distances.reshape(numbers.shape)

@@ -43,7 +43,7 @@ class Replica:
         """Read what is newer; False if that needs the snapshot first."""
         if self.engine is None or self.layout is None:
             return self._store.layout() is None
-        time, horizon = self._store.note("time"), self._store.note("horizon")
+        time, horizon = self._store.notes("time", "horizon")
         if self.time == time:
             return True
         lost = self.time > time or 0 < self.time < horizon

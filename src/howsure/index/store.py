@@ -108,13 +108,15 @@ class Store:
 
     def note(self, name: str) -> Any:
         """One value of what is known of the gallery as a whole."""
-        with said_plainly(self.path):
-            row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        if row is None:
-            raise GalleryError(
-                f"gallery {self.path}", expected=f"a note of its {name}", got="none", fix="not a gallery"
-            )
-        return json.loads(row[0])
+        (value,) = self.notes(name)
+        return value
+
+    def notes(self, *names: str) -> list[Any]:
+        """Several such values, of one moment."""
+        found = dict(self._select("SELECT name, value FROM meta WHERE name IN", names))
+        if len(found) < len(names):
+            raise GalleryError(f"gallery {self.path}", expected=f"notes of {', '.join(names)}", got=", ".join(found))
+        return [json.loads(found[name]) for name in names]
 
     def take_note(self, **notes: Any) -> None:
         """Set such values, durably."""
@@ -176,7 +178,7 @@ class Store:
             cursor = self._db.execute("SELECT number, moments FROM items WHERE number > ? ORDER BY number", (time,))
             while rows := cursor.fetchmany(ROWS):
                 numbers, moments = zip(*rows, strict=True)
-                yield np.array(numbers, np.int64), np.frombuffer(bytearray().join(moments), record)
+                yield np.array(numbers, np.int64), np.frombuffer(b"".join(moments), record)
 
     def removed_since(self, time: int) -> np.ndarray:
         """Numbers of the items that went later."""
@@ -223,7 +225,7 @@ class Store:
         """The packed moments of these items."""
         self.numbers(ids)
         found = dict(self._select("SELECT id, moments FROM items WHERE id IN", ids))
-        return np.frombuffer(bytearray().join(found[identity] for identity in ids), record)
+        return np.frombuffer(b"".join(found[identity] for identity in ids), record)
 
     def references(self, label: str) -> int:
         """How many items carry this label."""

@@ -15,6 +15,7 @@ import numpy as np
 from howsure.index.engines import Candidates
 from howsure.index.engines.scan import nearest
 from howsure.index.engines.snapshot import Snapshot, read_snapshot, write_snapshot
+from howsure.index.keys import key_width
 from howsure.index.layout import Layout
 
 ROWS = 1 << 14
@@ -89,7 +90,7 @@ class EmbeddedEngine:
 
     def __init__(self, directory: Path, gallery: str, layout: Layout):
         self._directory, self._gallery, self._layout = directory, gallery, layout
-        self._width = layout.draws * layout.dim + 1
+        self._width = key_width(layout.draws, layout.dim)
         self.sequence = 0  # the last change that the snapshot contains
         self._start(None)
 
@@ -119,17 +120,17 @@ class EmbeddedEngine:
         self._tail.remove(numbers)
 
     def candidates(self, keys: np.ndarray, count: int) -> Candidates:
-        found = [block.candidates(keys, count) for block in (self._old, self._tail)]
-        return Candidates(
-            np.concatenate([part.numbers for part in found], 1), np.minimum(found[0].reach, found[1].reach)
-        )
+        if not self._tail.count:
+            return self._old.candidates(keys, count)
+        old, new = self._old.candidates(keys, count), self._tail.candidates(keys, count)
+        return Candidates(np.concatenate([old.numbers, new.numbers], 1), np.minimum(old.reach, new.reach))
 
     def records(self, numbers: np.ndarray) -> np.ndarray:
-        records = np.empty(len(numbers), self._layout.record)
-        for block in (self._old, self._tail):
-            places = block.positions(numbers)
-            here = places >= 0
-            records[here] = block.records[places[here]]
+        places = self._old.positions(numbers)
+        records = self._old.records[places] if self._old.count else np.empty(len(numbers), self._layout.record)
+        newer = places < 0
+        if newer.any():
+            records[newer] = self._tail.records[self._tail.positions(numbers[newer])]
         return records
 
     def numbers(self) -> np.ndarray:

@@ -93,9 +93,9 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
 
 
 def _map(path: Path, kind: np.dtype[Any], start: int, count: int) -> np.ndarray:
-    # An empty range cannot be mapped.
+    # An empty range cannot be mapped. A plain view of the map is quicker to index than the map itself.
     shape = (count, *kind.shape)
-    return np.memmap(path, kind.base, "c", start, shape) if count else np.empty(shape, kind.base)
+    return np.asarray(np.memmap(path, kind.base, "c", start, shape)) if count else np.empty(shape, kind.base)
 
 
 def _checksum(path: Path) -> int:

@@ -1,0 +1,5 @@
+"""`python -m howsure` is the command line."""
+
+from howsure.cli.app import main
+
+main()

@@ -1,0 +1,364 @@
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from howsure import __version__
+from howsure.data import ArrayImages, InputSpec, load
+from howsure.embedder import Embedder, read_card
+from howsure.embeddings import Embedding, Gaussian, Point
+from howsure.errors import DataError, InputError, ModelError
+from howsure.heads import HEADS, PointHead
+from laws import same
+from PIL import Image
+from torch import Tensor, nn
+
+SPEC = InputSpec(8, 8, 1, (0.2,), (0.5,))
+
+
+@pytest.fixture
+def embedder() -> Embedder:
+    torch.manual_seed(0)
+    return Embedder("mlp", "gaussian", SPEC, dim=4, card={"classes": ["a", "b"]})
+
+
+@pytest.fixture
+def pictures() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (7, 8, 8), dtype=np.uint8)
+
+
+def image_set(pictures: np.ndarray) -> ArrayImages:
+    return ArrayImages("tiny", tuple(f"p{i}" for i in range(len(pictures))), (None,) * len(pictures), pictures)
+
+
+def saved_files(pictures: np.ndarray, folder: Path) -> list[Path]:
+    for i, picture in enumerate(pictures):
+        Image.fromarray(picture).save(folder / f"{i}.png")
+    return [folder / f"{i}.png" for i in range(len(pictures))]
+
+
+# Encoding
+
+
+def test_every_kind_of_input_gives_the_same_beliefs(embedder: Embedder, pictures: np.ndarray, tmp_path: Path) -> None:
+    paths = saved_files(pictures, tmp_path)
+    pixels = SPEC.normalise(torch.from_numpy(pictures[:, None]))
+
+    def batches() -> Iterator[tuple[Tensor, int]]:
+        yield from ((part, 0) for part in pixels.split(3))
+
+    with torch.no_grad():
+        wanted = embedder.eval()(pixels)
+    inputs = {
+        "paths": paths,
+        "text": [str(path) for path in paths],
+        "pillow": [Image.open(path) for path in paths],
+        "list of arrays": list(pictures),
+        "array": pictures,
+        "set in memory": image_set(pictures),
+        "set of files": load(tmp_path),
+        "tensor": pixels,
+        "loader of tensors": iter(pixels.split(2)),
+        "loader of tuples": batches(),
+        "torch loader": torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pixels), batch_size=4),
+    }
+    for kind, given in inputs.items():
+        belief = embedder.encode(given, batch=3)
+        assert torch.allclose(belief.mean, wanted.mean, atol=1e-6), kind
+        assert torch.allclose(belief.variance, wanted.variance, atol=1e-6), kind
+
+
+def test_one_picture_needs_no_list(embedder: Embedder, pictures: np.ndarray, tmp_path: Path) -> None:
+    path = saved_files(pictures[:1], tmp_path)[0]
+    for given in (path, str(path), Image.open(path)):
+        assert torch.allclose(embedder.encode(given).mean, embedder.encode(pictures[:1]).mean, atol=1e-6)
+
+
+def test_colour_arrays(pictures: np.ndarray) -> None:
+    embedder = Embedder("mlp", "point", InputSpec(8, 8, 3, (0.0,) * 3, (1.0,) * 3), dim=2)
+    colour = np.repeat(pictures[..., None], 3, axis=-1)
+    assert torch.allclose(embedder.encode(colour).mean, embedder.encode(pictures).mean, atol=1e-6)
+
+
+def test_progress_counts_pictures(embedder: Embedder, pictures: np.ndarray) -> None:
+    done: list[int] = []
+    embedder.encode(pictures, batch=3, progress=done.append)
+    assert done == [3, 6, 7]
+
+
+def test_encode_leaves_modes_and_statistics_alone(pictures: np.ndarray) -> None:
+    embedder = Embedder(nn.Sequential(nn.BatchNorm2d(1), nn.Dropout(0.5), nn.Flatten()), "point", SPEC, dim=3)
+    norm, dropout = embedder.backbone[0], embedder.backbone[1]
+    embedder.train()
+    norm.eval()  # frozen on purpose
+    first = embedder.encode(pictures)
+    assert same(embedder.encode(pictures), first)
+    assert (embedder.training, dropout.training, norm.training) == (True, True, False)
+    embedder.train()
+    embedder.encode(pictures)
+    assert norm.num_batches_tracked == 0
+    assert not embedder.eval().encode(pictures).mean.requires_grad
+    assert not embedder.training
+
+
+def test_encode_restores_the_mode_after_an_error(embedder: Embedder, tmp_path: Path) -> None:
+    embedder.train()
+    with pytest.raises(DataError):
+        embedder.encode([tmp_path / "none.png"])
+    assert embedder.training
+
+
+@pytest.mark.parametrize("nothing", [[], np.zeros((0, 8, 8), np.uint8), iter(())])
+def test_encode_nothing(embedder: Embedder, nothing: object) -> None:
+    with pytest.raises(InputError, match="at least one picture"):
+        embedder.encode(nothing)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [np.zeros((2, 8, 8)), np.zeros((8, 8), np.uint8), [np.zeros((8, 8, 1), np.uint8)], [np.zeros((8, 8, 2), np.uint8)]],
+    ids=["floats", "one picture", "one channel axis", "two channels"],
+)
+def test_arrays_that_are_no_pictures(embedder: Embedder, given: object) -> None:
+    with pytest.raises(InputError, match="uint8"):
+        embedder.encode(given)
+
+
+def test_tensors_that_are_not_normalised(embedder: Embedder) -> None:
+    with pytest.raises(InputError, match="normalise"):
+        embedder.encode(torch.zeros(2, 1, 8, 8, dtype=torch.uint8))
+    with pytest.raises(InputError, match="normalise"):
+        embedder.encode(torch.zeros(1, 8, 8))
+
+
+def test_weights_gone_wrong_are_noticed(embedder: Embedder, pictures: np.ndarray) -> None:
+    with torch.no_grad():
+        embedder.head.location.weight[0, 0] = torch.nan
+    with pytest.raises(InputError, match="NaN"):
+        embedder.encode(pictures)
+
+
+def test_unreadable_pictures(embedder: Embedder, pictures: np.ndarray, tmp_path: Path) -> None:
+    paths = saved_files(pictures, tmp_path)
+    paths[2].write_bytes(b"")
+    paths[5].write_bytes(paths[5].read_bytes()[:40])
+    images = load(tmp_path)
+    with pytest.raises(DataError, match=re.escape(str(paths[2]))):
+        embedder.encode(paths)
+    with pytest.raises(DataError):
+        embedder.encode(images)
+    with pytest.raises(DataError):
+        embedder.encode_set(images, strict=True)
+
+    found = embedder.encode_set(images)
+    assert [Path(skipped.path or "").name for skipped in found.skipped] == ["2.png", "5.png"]
+    assert all(skipped.reason for skipped in found.skipped)
+    assert [path.name for path in found.images.paths] == ["0.png", "1.png", "3.png", "4.png", "6.png"]
+    wanted = embedder.encode(pictures[[0, 1, 3, 4, 6]])
+    assert torch.allclose(found.embedding.mean, wanted.mean, atol=1e-6)
+
+
+def test_a_stream_covers_the_set_in_order(embedder: Embedder, pictures: np.ndarray) -> None:
+    parts = list(embedder.encode_stream(image_set(pictures), batch=3))
+    assert [len(part.images) for part in parts] == [3, 3, 1]
+    assert [name for part in parts for name in part.images.ids] == [f"p{i}" for i in range(7)]
+    means = torch.cat([part.embedding.mean for part in parts])
+    assert torch.allclose(means, embedder.encode(pictures).mean, atol=1e-6)
+
+
+def test_a_set_without_a_readable_picture(embedder: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(DataError, match="empty file"):
+        embedder.encode_set(load(tmp_path))
+
+
+# Networks of one's own
+
+
+class _Softly(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(64, 6)
+
+    def forward(self, features: Tensor) -> Gaussian:
+        location, scale = self.inner(features).split([5, 1], -1)
+        return Gaussian(location, nn.functional.softplus(scale))
+
+
+class _Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 64)
+        self.b.weight = self.a.weight
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.b(self.a(pixels.flatten(1)).relu())
+
+
+class _Bare(nn.Module):
+    def forward(self, features: Tensor) -> Point:
+        return Point(features)
+
+
+def reloaded(embedder: Embedder, folder: Path, **parts: nn.Module) -> Embedder:
+    embedder.save(folder)
+    return Embedder.load(folder, **parts)
+
+
+def test_foreign_backbone_and_head(pictures: np.ndarray, tmp_path: Path) -> None:
+    embedder = Embedder(_Tied(), _Softly(), SPEC)
+    before = embedder.encode(pictures)
+    assert before.mean.shape == (7, 5)
+    assert embedder.card["backbone"] == embedder.card["head"] == "foreign"
+    again = reloaded(embedder, tmp_path, backbone=_Tied(), head=_Softly())
+    assert same(again.encode(pictures), before)
+
+
+def test_foreign_parts_must_be_given_again(tmp_path: Path) -> None:
+    Embedder(_Tied(), "point", SPEC, dim=3).save(tmp_path / "a")
+    with pytest.raises(ModelError, match=r"Embedder.load\(path, backbone="):
+        Embedder.load(tmp_path / "a")
+    Embedder("mlp", _Softly(), SPEC).save(tmp_path / "b")
+    with pytest.raises(ModelError, match=r"Embedder.load\(path, head="):
+        Embedder.load(tmp_path / "b")
+    with pytest.raises(ModelError, match="size mismatch|[Mm]issing key"):
+        Embedder.load(tmp_path / "b", head=PointHead(64, 4))
+
+
+def test_our_head_as_a_module_reloads_by_name(pictures: np.ndarray, tmp_path: Path) -> None:
+    embedder = Embedder("mlp", PointHead(64, 5), SPEC)
+    assert embedder.card["dim"] == 5
+    assert same(reloaded(embedder, tmp_path).encode(pictures), embedder.encode(pictures))
+
+
+def test_a_network_without_weights(pictures: np.ndarray, tmp_path: Path) -> None:
+    embedder = Embedder(nn.Flatten(), _Bare(), SPEC)
+    assert embedder.encode(pictures).mean.shape == (7, 64)
+    assert same(reloaded(embedder, tmp_path, backbone=nn.Flatten(), head=_Bare()).encode(pictures), embedder.encode(pictures))
+
+
+def test_a_head_that_gives_no_belief(pictures: np.ndarray) -> None:
+    with pytest.raises(InputError, match="expected an Embedding, got Tensor"):
+        Embedder("mlp", nn.Linear(64, 3), SPEC).encode(pictures)
+
+
+def test_a_head_by_name_needs_a_dimension() -> None:
+    with pytest.raises(InputError, match="dim"):
+        Embedder("mlp", "point", SPEC)
+
+
+# Saving
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("backbone", ["mlp", "lam-fashion", "resnet"])
+def test_round_trip_is_bit_exact(backbone: str, head: str, pictures: np.ndarray, tmp_path: Path) -> None:
+    embedder = Embedder(backbone, head, SPEC, dim=4)
+    again = reloaded(embedder, tmp_path)
+    before, after = embedder.state_dict(), again.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert again.fingerprint == embedder.fingerprint
+    assert same(again.encode(pictures), embedder.encode(pictures))
+    assert not again.training
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again" / "weights.safetensors").read_bytes() == (tmp_path / "weights.safetensors").read_bytes()
+
+
+def test_card(embedder: Embedder, tmp_path: Path) -> None:
+    embedder.save(tmp_path)
+    card = read_card(tmp_path)
+    assert card["input"] == SPEC.to_json()
+    assert (card["backbone"], card["head"], card["dim"]) == ("mlp", "gaussian", 4)
+    assert card["classes"] == ["a", "b"]
+    assert card["howsure"] == __version__
+    assert card["torch"] == torch.__version__
+    assert card["fingerprint"] == embedder.fingerprint
+    assert Embedder.load(tmp_path).card == card
+
+
+def test_a_model_is_two_files_without_pickle(embedder: Embedder, tmp_path: Path) -> None:
+    embedder.save(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["card.json", "weights.safetensors"]
+    content = (tmp_path / "weights.safetensors").read_bytes()
+    header = int.from_bytes(content[:8], "little")
+    named = json.loads(content[8 : 8 + header])
+    assert set(named) - {"__metadata__"} == set(embedder.state_dict())
+    for file in tmp_path.iterdir():
+        head = file.read_bytes()[:4]
+        assert not head.startswith((b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"))
+
+
+def test_fingerprint_names_the_weights(embedder: Embedder) -> None:
+    before = embedder.fingerprint
+    assert embedder.fingerprint == before
+    with torch.no_grad():
+        embedder.head.location.bias[0] += 1e-6
+    assert embedder.fingerprint != before
+
+
+def test_other_files_stay(embedder: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text("{}")
+    embedder.save(tmp_path)
+    assert (tmp_path / "policy.json").read_text() == "{}"
+
+
+def _truncate(folder: Path) -> None:
+    file = folder / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def _flip(folder: Path) -> None:
+    file = folder / "weights.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
+def _card(folder: Path, **changes: object) -> None:
+    file = folder / "card.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+DAMAGE = {
+    "weights truncated": (_truncate, "weights of"),
+    "weights changed": (_flip, "not the ones the card names"),
+    "weights empty": (lambda folder: (folder / "weights.safetensors").write_bytes(b""), "weights of"),
+    "weights missing": (lambda folder: (folder / "weights.safetensors").unlink(), "weights of"),
+    "card missing": (lambda folder: (folder / "card.json").unlink(), "howsure train"),
+    "card cut": (lambda folder: (folder / "card.json").write_text('{"format'), "expected JSON"),
+    "card of another kind": (lambda folder: (folder / "card.json").write_text("[]"), "format 1"),
+    "card in no encoding": (lambda folder: (folder / "card.json").write_bytes(b"\xff\xff"), "expected JSON"),
+    "newer format": (lambda folder: _card(folder, format=2), "version that wrote it"),
+    "another size": (lambda folder: _card(folder, dim=5), "size mismatch"),
+    "unknown backbone": (lambda folder: _card(folder, backbone="vit"), "'vit'"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_explained(damage: str, embedder: Embedder, tmp_path: Path) -> None:
+    embedder.save(tmp_path)
+    harm, said = DAMAGE[damage]
+    harm(tmp_path)
+    with pytest.raises(ModelError, match=said) as caught:
+        Embedder.load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_no_model_at_all(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "none", tmp_path / "file", tmp_path):
+        with pytest.raises(ModelError, match="howsure train"):
+            Embedder.load(path)
+
+
+def test_batches_do_not_change_beliefs(embedder: Embedder, pictures: np.ndarray) -> None:
+    def means(batch: int) -> Tensor:
+        belief: Embedding = embedder.encode(pictures, batch=batch)
+        return belief.mean
+
+    assert torch.allclose(means(1), means(256), atol=1e-6)

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+import torch
+from howsure.data import InputSpec
+from howsure.embeddings import Gaussian, Point
+from howsure.errors import TrainingError
+from howsure.recipe import Recipe
+from howsure.train.events import Epoch
+from howsure.train.validation import Validation
+
+SPEC = InputSpec(2, 2, 1, (0.0,), (1.0,))
+
+
+def judge(labels: list[str]) -> Validation:
+    return Validation(torch.zeros(len(labels), 1, 2, 2, dtype=torch.uint8), labels, SPEC)
+
+
+def test_recall_against_a_loop() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 6, 700)
+    points = torch.from_numpy(rng.normal(size=(700, 3)) + labels[:, None] / 2)
+    hits = []
+    for i in range(700):
+        gaps = (points - points[i]).square().sum(-1)
+        gaps[i] = torch.inf
+        hits.append(labels[int(gaps.argmin())] == labels[i])
+    assert judge(list(map(str, labels))).recall_at_1(Point(points)) == pytest.approx(np.mean(hits))
+
+
+def test_a_picture_without_a_mate_does_not_count() -> None:
+    points = torch.tensor([[0.0], [0.1], [5.0], [5.1], [9.0]])
+    assert judge(["a", "a", "b", "b", "c"]).recall_at_1(Point(points)) == 1.0
+    assert judge(["a", "b", "a", "b", "c"]).recall_at_1(Point(points)) == 0.0
+
+
+def test_first_matcher() -> None:
+    points = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    keys = judge(["a", "a", "b", "b"]).matcher(Point(points))
+    assert keys is not None
+    assert keys["scale"] > 0
+    assert keys["base_rate"] == 0.5
+    assert judge(["a", "b", "a", "b"]).matcher(Point(points)) is None
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-3])
+def test_collapse(spread: float) -> None:
+    points = torch.ones(6, 3) + spread * torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(TrainingError, match="collapsed") as caught:
+        judge(["a", "b"] * 3).check_not_collapsed(Point(points), Recipe())
+    assert "learning_rate" in caught.value.fix
+
+
+def test_doubt_alone_is_no_spread() -> None:
+    with pytest.raises(TrainingError, match="collapsed"):
+        judge(["a", "b"] * 3).check_not_collapsed(Gaussian(torch.ones(6, 3), torch.ones(6, 1)), Recipe())
+
+
+def test_two_places_are_no_collapse() -> None:
+    judge(["a", "b"]).check_not_collapsed(Point(torch.eye(2)), Recipe())
+
+
+def test_chance_is_not_learning() -> None:
+    labels = [str(i % 10) for i in range(200)]
+    with pytest.raises(TrainingError, match="nothing was learned"):
+        judge(labels).check_learned([Epoch(1, 0.5, 0.08), Epoch(2, 0.5, 0.12)])
+    judge(labels).check_learned([Epoch(1, 0.5, 0.4), Epoch(2, 0.5, 0.1)])

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import torch
-from howsure.embeddings import Draws, Embedding, Gaussian, Point
 from torch import Tensor
+
+from howsure.embeddings import Draws, Embedding, Gaussian, Point
 
 N, D, S = 5, 3, 4
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+
 from howsure.compare import expected_squared_distance
 from howsure.embeddings import Embedding, Point, cat, restore
 from howsure.errors import InputError
-from torch import Tensor
 
 SAMPLES = 8_000
 

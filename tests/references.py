@@ -5,9 +5,10 @@ from itertools import combinations
 
 import numpy as np
 import torch
-from howsure.embeddings import Embedding
 from scipy.stats import binomtest
 from torch import Tensor
+
+from howsure.embeddings import Embedding
 
 
 def squared_distances(query: Embedding, gallery: Embedding) -> Tensor:
@@ -36,7 +37,9 @@ def similarities(query: Embedding, gallery: Embedding) -> Tensor:
     return table
 
 
-def csd(mean: np.ndarray, variance: np.ndarray, labels: np.ndarray, *, scale: float, offset: float, weight: float) -> float:
+def csd(
+    mean: np.ndarray, variance: np.ndarray, labels: np.ndarray, *, scale: float, offset: float, weight: float
+) -> float:
     """Cross-entropy over all pairs, one by one, plus the pull of the variances to 1."""
     costs = []
     for i, j in combinations(range(len(labels)), 2):

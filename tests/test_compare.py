@@ -2,8 +2,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import references
 import torch
+
+import references
 from cases import CASES, diagonal, draws_of_gaussians, draws_of_points, point
 from howsure.compare import expected_similarity, expected_squared_distance, rms_distance
 from howsure.embeddings import Draws, Embedding, Gaussian, Point

@@ -14,16 +14,28 @@ import pytest
 import howsure
 
 PUBLIC = {
+    "Answer",
     "Draws",
+    "Embedder",
     "Embedding",
+    "Encoded",
+    "Finding",
     "Gaussian",
     "HowsureError",
+    "Index",
+    "InputSpec",
     "Matcher",
+    "Matches",
     "Point",
+    "Policy",
+    "Recipe",
+    "ask",
     "cat",
     "expected_similarity",
     "expected_squared_distance",
     "match_probability",
+    "read_recipe",
+    "recipe_for",
     "restore",
     "rms_distance",
 }

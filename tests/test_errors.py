@@ -1,4 +1,5 @@
 import pytest
+
 from howsure import errors
 from howsure.errors import GalleryError, GalleryLockedError, HowsureError, InputError
 
@@ -30,4 +31,6 @@ def test_parts_may_be_missing(parts: dict[str, str], said: str) -> None:
 def test_hierarchy() -> None:
     assert issubclass(InputError, ValueError)
     assert issubclass(GalleryLockedError, GalleryError)
-    assert not any(issubclass(a, b) for a in KINDS for b in KINDS if a is not b and b not in (HowsureError, GalleryError))
+    assert not any(
+        issubclass(a, b) for a in KINDS for b in KINDS if a is not b and b not in (HowsureError, GalleryError)
+    )

@@ -3,6 +3,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from howsure.files import write_whole
 
 
@@ -11,7 +12,7 @@ def test_replaces_the_content(tmp_path: Path) -> None:
     write_whole(file, b"old")
     write_whole(file, b"new")
     assert file.read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["card.json"]
+    assert [left.name for left in tmp_path.iterdir()] == ["card.json"]
 
 
 def test_others_may_read_it(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_a_failure_leaves_the_old_content_and_nothing_else(
     with pytest.raises(OSError, match="disk full"):
         write_whole(file, b"new")
     assert file.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["card.json"]
+    assert [left.name for left in tmp_path.iterdir()] == ["card.json"]
 
 
 def test_everything_is_flushed_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.heads import HEADS, GaussianHead, PointHead, build_head

@@ -3,14 +3,15 @@ import json
 import numpy as np
 import pytest
 import torch
-from cases import draws_of_gaussians
-from howsure.compare import rms_distance
-from howsure.errors import CalibrationError, InputError
-from howsure.match import Matcher, match_probability
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
+
+from cases import draws_of_gaussians
+from howsure.compare import rms_distance
+from howsure.errors import CalibrationError, InputError
+from howsure.match import Matcher, match_probability
 
 
 def simulated(n: int, *, scale: float, offset: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 SHELLS = ("console", "sh", "bash")
 
@@ -94,6 +94,24 @@ def check_howsure(words: list[str]) -> None:
             raise
 
 
+def inline_commands() -> list[tuple[str, list[str]]]:
+    """`howsure VERB ...` in running text, which may leave out arguments."""
+    texts = {page: FENCE.sub("", page.read_text(encoding="utf-8")) for page in PAGES}
+    return [(page.name, m.split()) for page, text in texts.items() for m in re.findall(r"`howsure ([a-z][^`]*)`", text)]
+
+
+def test_verbs_and_options_in_running_text_exist():
+    from typer.main import get_command
+
+    from howsure.cli.app import app
+
+    verbs = {name: verb.params for name, verb in get_command(app).commands.items()}
+    for page, (verb, *rest) in inline_commands():
+        assert verb in verbs, page
+        known = {option for param in verbs[verb] for option in param.opts}
+        assert {word for word in rest if word.startswith("-")} <= known, f"{page}: howsure {verb} {' '.join(rest)}"
+
+
 @pytest.mark.parametrize("wrong", ["howsure trian d -o m", "howsure train d -o m --epoch 3", "howsure train d"])
 def test_a_wrong_command_line_is_noticed(wrong):
     import typer
@@ -106,3 +124,30 @@ def test_output_and_pipes_are_no_part_of_a_command(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```console\n$ howsure search g a.png \\\n    --json | head\nit's output\n./run test\n```\n")
     assert list(commands(page)) == [["howsure", "search", "g", "a.png", "--json"], ["./run", "test"]]
+
+
+def catalogue_names() -> list[str]:
+    from howsure import metrics
+    from howsure.backbones import BACKBONES
+    from howsure.data.sets import SETS
+    from howsure.embeddings.base import FAMILIES
+    from howsure.heads import HEADS
+    from howsure.losses import LOSSES, MINERS
+
+    functions = [name for name in metrics.__all__ if name.islower()]
+    return [*FAMILIES, *HEADS, *LOSSES, *MINERS, *BACKBONES, *SETS, *functions]
+
+
+def test_everything_has_a_line_in_the_catalogue():
+    lines = (ROOT / "docs" / "catalogue.md").read_text(encoding="utf-8").splitlines()
+    firsts = {name for line in lines if line.startswith("|") for name in re.findall(r"`([\w-]+)`", line.split("|")[1])}
+    assert sorted(set(catalogue_names()) - firsts) == []
+
+
+def test_files_that_are_named_exist():
+    catalogue = (ROOT / "docs" / "catalogue.md").read_text(encoding="utf-8")
+    files = [ROOT / "src" / "howsure" / name for name in re.findall(r"`([\w/]+\.py)` \|$", catalogue, re.MULTILINE)]
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    files += [ROOT / name for name in re.findall(r"`((?:src|tests|docs)/[\w/.]+)`", guide) if "NAME" not in name]
+    assert len(files) > 40
+    assert [file for file in files if not file.exists() and "posteriors" not in file.parts] == []

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from howsure.backbones import BACKBONES
 from howsure.data import InputSpec
 from howsure.errors import InputError

@@ -1,8 +1,9 @@
 import pytest
 import torch
+from torch import Tensor, nn
+
 from howsure.backbones import BACKBONES, build_backbone, feature_count
 from howsure.errors import InputError
-from torch import Tensor, nn
 
 NATURAL = {
     "lam-fashion": ((1, 28, 28), 9216),

@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from cases import D, N, S, diagonal, draws_of_gaussians, draws_of_points, isotropic, point
 from howsure.embeddings import Draws, Gaussian, Point
 from howsure.errors import InputError

@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from howsure.embeddings import Gaussian
 from howsure.errors import InputError
 

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
 import pytest
+
 from cases import CASES
 from howsure.embeddings import Embedding
 from howsure.embeddings.base import FAMILIES

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from howsure.embeddings import restore
 from howsure.errors import InputError
 

@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
-import references
 import torch
-from howsure.embeddings import Gaussian, Point
-from howsure.errors import InputError
-from howsure.losses import LOSSES, MINERS, ClosedFormSampledDistance, OnMeans, build_loss
 from pytorch_metric_learning import distances, losses, miners
 from torch import Tensor
 from torch.nn import functional as F
+
+import references
+from howsure.embeddings import Gaussian, Point
+from howsure.errors import InputError
+from howsure.losses import LOSSES, MINERS, ClosedFormSampledDistance, OnMeans, build_loss
 
 
 def batch(classes: int = 3, each: int = 4, *, seed: int = 0) -> tuple[Tensor, Tensor]:

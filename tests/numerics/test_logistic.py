@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-from howsure.errors import CalibrationError, InputError
-from howsure.numerics.logistic import Logistic, fit_logistic
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
+
+from howsure.errors import CalibrationError, InputError
+from howsure.numerics.logistic import Logistic, fit_logistic
 
 
 def simulated(n: int = 600, *, seed: int = 0, weights: tuple[float, ...] = (1.5, 0.7)) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+
 from howsure.data import InputSpec
 from howsure.embeddings import Gaussian, Point
 from howsure.errors import TrainingError

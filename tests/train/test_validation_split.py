@@ -2,6 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
 from howsure.data import ArrayImages
 from howsure.errors import TrainingError
 from howsure.train import validation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -51,17 +51,23 @@ def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str | None]]:
     return [{"id": item.id, "path": item.path, "reason": item.reason} for item in skipped]
 
 
-@contextmanager
-def progress(task: str, total: int) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr, only where stderr is a terminal; give it the number done so far."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+class Advance(Protocol):
+    """Moves a bar to `done`; a note takes the place of the task's name."""
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    def __call__(self, done: float, note: str | None = None) -> None: ...
+
+
+@contextmanager
+def progress(task: str, total: int) -> Iterator[Advance]:
+    """A bar on stderr, only where stderr is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         row = bar.add_task(task, total=total)
-        yield lambda done: bar.update(row, completed=done)
+        yield lambda done, note=None: bar.update(row, completed=done, description=note)
 
 
 def device() -> str:

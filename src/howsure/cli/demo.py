@@ -2,18 +2,158 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from howsure.cli.console import Json
+from howsure.cli.console import Json, Seed, device, print_json, progress, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from howsure.bench.contest import Tally
+    from howsure.bench.demo import Demo
+
+# A picture of the terminal that fetches nothing: the system's own monospace font.
+SVG_FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
+  line-height: {line_height}px; font-variant-east-asian: full-width; }}
+.{unique_id}-title {{ font-size: 18px; font-family: system-ui, sans-serif; }}
+{styles}
+</style>
+<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
+</clipPath>{lines}</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}<g class="{unique_id}-matrix">{matrix}</g></g>
+</svg>
+"""
 
 
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where model, gallery and report go.")] = Path(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where model, gallery, pictures and report go.")] = Path(
         "howsure-demo"
     ),
+    method: Annotated[str, typer.Option(help="point, or gaussian: with a scale for every picture.")] = "gaussian",
+    seed: Seed = 0,
     as_json: Json = False,
+    svg: Annotated[Path | None, typer.Option(hidden=True, help="Also draw what is printed, as an SVG.")] = None,
 ) -> None:
     """Train, calibrate, index and search handwritten digits, two of which the model has never seen."""
+    from howsure.bench import demo as show
+
+    done = show.run(out, method=method, seed=seed, device=device(), stage=_stage)
+    with _stage("writing the report", 1):
+        show.write_report(done)
+    if as_json:
+        print_json(_json(done))
+        return
+    from rich.console import Console
+
+    _print(done, Console(highlight=False))
+    if svg:
+        drawn = Console(highlight=False, record=True, width=108, file=Path("/dev/null").open("w"))
+        _print(done, drawn)
+        drawn.save_svg(str(svg), title="howsure demo", code_format=SVG_FORMAT, unique_id="howsure")
+
+
+@contextmanager
+def _stage(task: str, total: int) -> Iterator[Callable[[float], None]]:
+    say(f"{task} ...")
+    with progress(task, total) as bar:
+        yield bar
+
+
+def _json(done: Demo) -> dict[str, Any]:
+    from howsure.bench.demo import CONFIDENCE, MAX_ERROR, PROMISED, headline, promise
+
+    return {
+        "summary": headline(done),
+        "promise": promise(done),
+        "max_error": MAX_ERROR,
+        "confidence": CONFIDENCE,
+        "table": [
+            {
+                "rule": row.name,
+                **{kind: asdict(tally) for kind, tally in row.tallies.items()},
+                "known_and_unknown": _rates(row.over(*PROMISED)),
+                "overall": _rates(row.over(*row.tallies)),
+            }
+            for row in done.rows
+        ],
+        "certificate": asdict(done.policy.certificate) if done.policy else None,
+        "seed": done.seed,
+        "method": done.embedder.card["recipe"]["method"],
+        "seconds": done.seconds,
+        "model": str(done.folder / "model"),
+        "gallery": str(done.folder / "gallery"),
+        "pictures": str(done.folder / "pictures"),
+        "report": str(done.report),
+    }
+
+
+def _rates(tally: Tally) -> dict[str, Any]:
+    return asdict(tally) | {"coverage": tally.coverage, "error": tally.error}
+
+
+def _print(done: Demo, console: Console) -> None:
+    from howsure.bench.demo import examples, headline, promise, said
+
+    console.print(headline(done), style="bold")
+    console.print()
+    console.print(_table(done))
+    console.print()
+    console.print(promise(done))
+    console.print("\nWhat it said", style="bold")
+    for query in examples(done):
+        what = f"{query.kind} {query.label}" + (f" ({query.harm})" if query.harm else "")
+        style = "red" if query.wrong else "green" if query.answered else "yellow"
+        console.print(
+            f"  {what:<26}", f"[{style}]{said(query)}[/]" + ("  [red]wrong[/]" if query.wrong else ""), sep=""
+        )
+    console.print(f"\nReport: {done.report}", style="bold", soft_wrap=True)
+    console.print("Try next:")
+    for command in _commands(done):
+        console.print(f"  {command}", soft_wrap=True)
+
+
+def _table(done: Demo) -> Table:
+    from rich.table import Table
+
+    from howsure.bench.demo import HOWSURE, PROMISED, share
+
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("answers of")
+    for head in ("known\nanswered", "\nwrong", "unknown\nanswered", "\nwrong", "both:\ncoverage", "\nerror"):
+        table.add_column(head, justify="right")
+    for head in ("corrupted\nanswered", "\nwrong"):
+        table.add_column(head, justify="right")
+    for row in done.rows:
+        cells = [row.name]
+        for kind in PROMISED:
+            cells += [f"{row.tallies[kind].answered}/{row.tallies[kind].asked}", str(row.tallies[kind].wrong)]
+        together, corrupted = row.over(*PROMISED), row.tallies["corrupted"]
+        cells += [share(together.coverage), share(together.error)]
+        cells += [f"{corrupted.answered}/{corrupted.asked}", str(corrupted.wrong)]
+        table.add_row(*cells, style="bold green" if row.name == HOWSURE else None)
+    return table
+
+
+def _commands(done: Demo) -> list[str]:
+    """Three things to type, on pictures that are there."""
+    first = {query.kind: query.path for query in reversed(done.queries)}
+    known, unknown, corrupted = (shlex.quote(str(first[kind])) for kind in ("known", "unknown", "corrupted"))
+    model, gallery = (shlex.quote(str(done.folder / name)) for name in ("model", "gallery"))
+    return [
+        f"howsure search {gallery} {unknown} {corrupted}",
+        f"howsure verify {model} {known} {corrupted}",
+        f"howsure evaluate {model} {shlex.quote(str(done.folder / 'pictures' / 'known'))} --ood "
+        + shlex.quote(str(done.folder / "pictures" / "unknown")),
+    ]

@@ -47,7 +47,7 @@ def train(
 
         def tell(event: Step | Epoch) -> None:
             if isinstance(event, Step):
-                bar(event.epoch - 1 + event.step / event.steps)
+                bar(event.epoch - 1 + event.step / event.steps, f"epoch {event.epoch}, loss {event.loss:.3f}")
             else:
                 say(f"epoch {event.epoch}: loss {event.loss:.4f}, validation recall@1 {event.recall_at_1:.4f}")
 

@@ -5,6 +5,7 @@
 """
 
 from howsure.data.batches import BalancedBatches
+from howsure.data.corruptions import CORRUPTIONS, corrupt
 from howsure.data.decoding import decode
 from howsure.data.images import ArrayImages, FileImages, ImageSet, Skipped
 from howsure.data.input_spec import InputSpec
@@ -13,6 +14,7 @@ from howsure.data.splitting import hold_out_classes, split
 from howsure.data.streaming import Chunk, Decoded, none_readable, pixels, stream
 
 __all__ = [
+    "CORRUPTIONS",
     "ArrayImages",
     "BalancedBatches",
     "Chunk",
@@ -21,6 +23,7 @@ __all__ = [
     "ImageSet",
     "InputSpec",
     "Skipped",
+    "corrupt",
     "decode",
     "hold_out_classes",
     "load",

@@ -84,7 +84,12 @@ class State:
         self.embedder.card = about["card"] | {"recipe": self.recipe.model_dump()}
         parts = _by_prefix(tensors)
         self.embedder.load_state_dict(parts["embedder"])
-        self.loss.load_state_dict(parts.get("loss", {}))
+        try:
+            self.loss.load_state_dict(parts.get("loss", {}))
+        except RuntimeError as error:
+            raise TrainingError(
+                f"{folder} was begun with another loss", fix="resume with the same, or train into another folder"
+            ) from error
         self.best = parts["best"]
         self._restore_optimizer(parts.get("optimizer", {}))
         torch.set_rng_state(tensors["random"])

@@ -13,7 +13,7 @@ from howsure.compare import rms_distance
 from howsure.data import ImageSet, InputSpec
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
-from howsure.errors import CalibrationError, TrainingError
+from howsure.errors import CalibrationError, InputError, TrainingError
 from howsure.match import Matcher
 from howsure.metrics import recall_at_k
 from howsure.recipe import Recipe
@@ -81,7 +81,14 @@ class Validation:
 
     def encode(self, embedder: Embedder) -> Embedding:
         """Beliefs about the held-out pictures."""
-        return embedder.encode(self.spec.normalise(part.to(embedder.device)) for part in self.pixels.split(256))
+        try:
+            return embedder.encode(self.spec.normalise(part.to(embedder.device)) for part in self.pixels.split(256))
+        except InputError as error:
+            raise TrainingError(
+                "the network gives no finite beliefs any more",
+                got=error.got,
+                fix="lower learning_rate; the last whole epoch is kept",
+            ) from error
 
     def recall_at_1(self, belief: Embedding) -> float:
         """Share of pictures whose nearest other picture is of their class, among those that have a mate at all."""

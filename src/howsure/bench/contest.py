@@ -1,0 +1,126 @@
+"""Several ways to answer the same queries, counted side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from howsure.calibrate import certify, least_count
+from howsure.compare import expected_similarity
+from howsure.decide import Finding
+from howsure.embeddings import Embedding
+
+__all__ = ["Nearest", "Row", "Tally", "Verdicts", "certified_threshold", "nearest", "rows_of", "verdicts_of"]
+
+GRID_SHARE = 1 / 3  # of the calibration queries place the thresholds; the rest test them
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many queries of one kind were asked, answered, and answered wrongly."""
+
+    asked: int
+    answered: int
+    wrong: int
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.asked + other.asked, self.answered + other.answered, self.wrong + other.wrong)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the queries that got an answer."""
+        return self.answered / self.asked if self.asked else 0.0
+
+    @property
+    def error(self) -> float | None:
+        """Share of the answers that are wrong; None where there are none."""
+        return self.wrong / self.answered if self.answered else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to answer, and its tally for every kind of query."""
+
+    name: str
+    tallies: dict[str, Tally]
+
+    def over(self, *kinds: str) -> Tally:
+        """The tally of several kinds together."""
+        return sum((self.tallies[kind] for kind in kinds), Tally(0, 0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """For every query: was there an answer, and was it wrong?"""
+
+    answered: np.ndarray  # (Q,) bool
+    wrong: np.ndarray  # (Q,) bool, only where answered
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """What a search over plain means offers: the nearest identity, its similarity, its lead over the next identity."""
+
+    identity: np.ndarray  # (Q,)
+    similarity: np.ndarray  # (Q,)
+    margin: np.ndarray  # (Q,)
+
+
+def nearest(query: Embedding, gallery: Embedding, identities: Sequence[str]) -> Nearest:
+    """The gallery item most similar to each query, by `expected_similarity`: no uncertainty takes part."""
+    similarity = expected_similarity(query, gallery).double().numpy()
+    names = np.asarray(identities)
+    best = similarity.argmax(1)
+    top = similarity[np.arange(len(best)), best]
+    others = np.where(names == names[best][:, None], -np.inf, similarity).max(1)
+    return Nearest(names[best], top, top - others)
+
+
+def certified_threshold(
+    uncertainty: np.ndarray, error: np.ndarray, *, max_error: float, confidence: float, seed: int
+) -> float | None:
+    """The widest threshold on any score that `certify` proves; None if it proves none.
+
+    Some of the queries place the thresholds, the others test them. The walk starts where about twice the least number
+    of answers that can prove anything is expected.
+    """
+    order = np.random.default_rng(seed).permutation(len(uncertainty))
+    place, test = np.split(order, [round(GRID_SHARE * len(order))])
+    levels = np.arange(0.02, 1.001, 0.02)
+    wanted = 2 * least_count(max_error, confidence) / len(test)
+    start = min(int(np.searchsorted(levels, wanted)), len(levels) - 1)
+    found = certify(
+        uncertainty[test],
+        error[test],
+        np.quantile(uncertainty[place], levels),
+        max_error=max_error,
+        confidence=confidence,
+        start=start,
+    )
+    return found.threshold if found else None
+
+
+def verdicts_of(findings: Sequence[Finding], labels: Sequence[str], *, unknown: Sequence[bool]) -> Verdicts:
+    """Judge answers: a match must name the label, `unknown` is right where the label is in no gallery."""
+    kinds = np.array([finding.answer.kind for finding in findings])
+    named = np.array([finding.matches[0].label if finding.matches else None for finding in findings], dtype=object)
+    missing = np.asarray(unknown, bool)
+    matched_wrongly = (kinds == "match") & ((named != np.asarray(labels, dtype=object)) | missing)
+    return Verdicts(kinds != "not_sure", matched_wrongly | ((kinds == "unknown") & ~missing))
+
+
+def rows_of(verdicts: dict[str, Verdicts], kinds: Sequence[str]) -> tuple[Row, ...]:
+    """One row a way to answer; `kinds` says of every query what kind it is."""
+    of_kind = {kind: np.asarray(kinds) == kind for kind in dict.fromkeys(kinds)}
+    return tuple(
+        Row(
+            name,
+            {
+                kind: Tally(int(rows.sum()), int(given.answered[rows].sum()), int(given.wrong[rows].sum()))
+                for kind, rows in of_kind.items()
+            },
+        )
+        for name, given in verdicts.items()
+    )

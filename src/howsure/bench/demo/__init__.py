@@ -1,0 +1,26 @@
+"""The whole way once, on handwritten digits: train, index, calibrate, ask, count what went wrong, and report.
+
+Eights and nines are never shown to the model: they are the unknowns. The test also asks about corrupted pictures of
+known digits, which no promise covers. Everything is left on disk, so that each step can be repeated by hand.
+"""
+
+from howsure.bench.demo.report import write_report
+from howsure.bench.demo.run import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query, run
+from howsure.bench.demo.words import examples, headline, promise, said, share
+
+__all__ = [
+    "CONFIDENCE",
+    "HOWSURE",
+    "MAX_ERROR",
+    "NEAREST",
+    "PROMISED",
+    "Demo",
+    "Query",
+    "examples",
+    "headline",
+    "promise",
+    "run",
+    "said",
+    "share",
+    "write_report",
+]

@@ -1,0 +1,243 @@
+"""The demo's report: which parts stand in it, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image
+
+from howsure import __version__, metrics
+from howsure.bench import plots, report
+from howsure.bench.contest import Tally
+from howsure.bench.demo.run import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query
+from howsure.bench.demo.words import headline, promise, said, share, surest_first
+from howsure.bench.report import Column, Html
+from howsure.decide import REASONS
+from howsure.files import write_whole
+from howsure.match import match_probability
+
+__all__ = ["write_report"]
+
+SHEET = 10  # pictures on a sheet
+BINS = 10
+
+
+def write_report(demo: Demo) -> None:
+    """Write `report.html`: one file, nothing fetched."""
+    parts = [
+        report.paragraph(headline(demo), kind="lead"),
+        report.section("The same queries, four ways to answer", _table(demo), report.paragraph(promise(demo))),
+        report.section("Corrupted digits, from slight to severe", _by_severity(demo)),
+        report.section("Best and worst matches", *_matches(demo)),
+        report.section("Answers refused, and why", *_refused(demo)),
+        report.section("Most and least certain", *_certain(demo)),
+        report.section("Are the probabilities honest?", _reliability(demo)),
+        report.section("Is the doubt in the right place?", _risk(demo)),
+        report.section("Where everything lies", _map(demo)),
+        report.section("How this was made", _facts(demo)),
+    ]
+    write_whole(demo.report, report.page("howsure demo: digits, two of them never seen", *parts).encode())
+
+
+def _table(demo: Demo) -> Html:
+    columns = [Column("")]
+    columns += [Column(name, group) for group in ("known", "unknown") for name in ("answered", "wrong")]
+    columns += [Column(name, "known + unknown") for name in ("coverage", "error among answers")]
+    columns += [Column(name, "corrupted: no promise") for name in ("answered", "wrong", "error among answers")]
+    rows = []
+    for row in demo.rows:
+        together, corrupted = row.over(*PROMISED), row.tallies["corrupted"]
+        cells: list[object] = [row.name]
+        for kind in PROMISED:
+            cells += [_count(row.tallies[kind]), row.tallies[kind].wrong]
+        cells += [share(together.coverage), share(together.error)]
+        rows.append([*cells, _count(corrupted), corrupted.wrong, share(corrupted.error)])
+    caption = (
+        "Answered and wrong, of all asked. Similarity and margin answer from a threshold certified on the same calibration "
+        f"queries for the same {share(MAX_ERROR)}; one that answers nothing could not be certified."
+    )
+    return report.table(columns, rows, caption=caption, ours=[len(rows) - 1])
+
+
+def _by_severity(demo: Demo) -> Html:
+    corrupted = [(query, place) for place, query in enumerate(demo.queries) if query.kind == "corrupted"]
+    rows = []
+    for harm in sorted({query.harm for query, _ in corrupted}):
+        some = [(query, place) for query, place in corrupted if query.harm == harm]
+        plain_wrong = sum(str(demo.plain.identity[place]) != query.label for query, place in some)
+        answered, wrong = sum(query.answered for query, _ in some), sum(query.wrong for query, _ in some)
+        rows.append([harm, len(some), plain_wrong, f"{answered} of {len(some)}", wrong])
+    columns = [Column("corruption"), Column("asked"), Column("wrong", NEAREST), Column("answered", HOWSURE)]
+    return report.table([*columns, Column("wrong", HOWSURE)], rows, caption="Severity goes from 1 to 5.")
+
+
+def _matches(demo: Demo) -> list[Html]:
+    surest = sorted(demo.queries, key=surest_first)
+    best: dict[str, Query] = {}
+    for query in surest:
+        if query.answered and not query.wrong and query.finding.answer.kind == "match":
+            best.setdefault(query.label, query)
+    wrong = [query for query in surest if query.wrong]
+    avoided = [query for query in surest if not query.answered and not query.best_is_right]
+    return [
+        report.section("Surest right answers", _side_by_side(demo, list(best.values())[:4]), level=3),
+        report.section(f"Surest wrong answers: {len(wrong)} in all", _side_by_side(demo, wrong[:6]), level=3),
+        report.section(
+            f"Wrong best matches that were refused: {len(avoided)} in all", _side_by_side(demo, avoided[:4]), level=3
+        ),
+    ]
+
+
+def _side_by_side(demo: Demo, queries: Sequence[Query]) -> Html:
+    if not queries:
+        return report.paragraph("None.", kind="soft")
+    place = {name: row for row, name in enumerate(demo.gallery.images.ids)}
+    shown = []
+    for query in queries:
+        found = [
+            report.picture(
+                demo.gallery.images.image(place[match.id]),
+                alt=f"gallery picture of {match.label}",
+                caption=f"{match.label}: {'' if match.probability is None else f'{match.probability:.3f}'}",
+            )
+            for match in query.finding.matches[:4]
+        ]
+        shown.append(report.match(_shown(query, caption=f"{_what(query)}. {said(query)}"), found))
+    return report.matches(shown)
+
+
+def _refused(demo: Demo) -> list[Html]:
+    out = []
+    refused = [query for query in demo.queries if not query.answered]
+    for reason in sorted({query.finding.answer.reason for query in refused if query.finding.answer.reason}):
+        some = [query for query in refused if query.finding.answer.reason == reason]
+        counts = ", ".join(
+            f"{sum(query.kind == kind for query in some)} {kind}" for kind in ("known", "unknown", "corrupted")
+        )
+        sample = _spread(sorted(some, key=surest_first), SHEET)
+        sheet = report.pictures(
+            _shown(query, caption=f"{_what(query)}, nearest {query.finding.matches[0].label}") for query in sample
+        )
+        out.append(
+            report.section(f"{REASONS[reason]}: {len(some)}", report.paragraph(counts, kind="soft"), sheet, level=3)
+        )
+    return out or [report.paragraph("None: everything was answered.", kind="soft")]
+
+
+def _certain(demo: Demo) -> list[Html]:
+    own = np.array([query.finding.uncertainty for query in demo.queries])
+    doubt, measure = own, "the query's own uncertainty, the sum of its variances"
+    if np.ptp(own) == 0:  # points have none
+        doubt = np.array([-(query.finding.answer.probability or 0.0) for query in demo.queries])
+        measure = "the probability that the best match is right: this model has no uncertainty of its own"
+    order = np.argsort(doubt, kind="stable")
+    sheets = []
+    for title, rows in (("Most certain", order[:SHEET]), ("Least certain", order[::-1][:SHEET])):
+        shown = (
+            _shown(demo.queries[row], caption=f"{_what(demo.queries[row])}: {abs(doubt[row]):.3f}") for row in rows
+        )
+        sheets.append(report.section(title, report.pictures(shown), level=3))
+    return [report.paragraph(f"By {measure}.", kind="soft"), *sheets]
+
+
+def _reliability(demo: Demo) -> Html:
+    if demo.policy is None:
+        return report.paragraph("There are no calibrated probabilities.", kind="soft")
+    rows = [row for row, query in enumerate(demo.queries) if query.kind in PROMISED]
+    stated = np.array([demo.queries[row].finding.answer.probability for row in rows])
+    right = np.array([demo.queries[row].best_is_right for row in rows])
+    pairs = match_probability(demo.policy.matcher, demo.belief[rows], demo.gallery.belief).double().numpy().ravel()
+    labels = np.array([demo.queries[row].label for row in rows])
+    same = (labels[:, None] == np.array(demo.gallery.labels)).ravel()
+    drawn = []
+    for name, what, probability, outcome in (
+        ("best", "the best match is right", stated, right),
+        ("pair", "a query and a gallery item show the same", pairs, same),
+    ):
+        error = metrics.ece(probability, outcome, bins=BINS)
+        curve = metrics.reliability(probability, outcome, bins=BINS)
+        caption = (
+            f"P({what}), {len(outcome):,} cases. Expected calibration error {error:.3f} ({BINS} equal-width bins), "
+            f"Brier score {metrics.brier(probability, outcome):.3f}. Larger dots hold more cases."
+        )
+        drawn.append(
+            report.figure(
+                plots.reliability_figure({"as stated": curve}, name=f"reliability-{name}"),
+                alt=f"Reliability of P({what}): expected calibration error {error:.3f}",
+                caption=caption,
+            )
+        )
+    return report.figures(*drawn)
+
+
+def _risk(demo: Demo) -> Html:
+    rows = np.array([query.kind in PROMISED for query in demo.queries])
+    wrong = np.array([not query.best_is_right for query in demo.queries])
+    plain_wrong = demo.plain.identity != np.array([query.label for query in demo.queries])
+    scores = {
+        "top-1 similarity": (-demo.plain.similarity, plain_wrong),
+        "margin": (-demo.plain.margin, plain_wrong),
+        "uncertainty of the query": (np.array([query.finding.uncertainty for query in demo.queries]), wrong),
+    }
+    if demo.policy:
+        stated = np.array([query.finding.answer.probability for query in demo.queries])
+        scores = {"howsure": (-stated, wrong)} | scores
+    curves = {
+        f"{name}: {metrics.aurc(doubt[rows], error[rows]):.3f}": metrics.risk_coverage(doubt[rows], error[rows])
+        for name, (doubt, error) in scores.items()
+    }
+    return report.figures(
+        report.figure(
+            plots.risk_coverage_figure(curves, max_error=MAX_ERROR),
+            alt="Error among answers against coverage; area under each curve: " + "; ".join(curves),
+            caption="Known and unknown queries, answered from the surest on. The number is the area under the curve: small is good. "
+            "Saying the nearest label is an error for every unknown.",
+        )
+    )
+
+
+def _map(demo: Demo) -> Html:
+    unknown = [row for row, query in enumerate(demo.queries) if query.kind == "unknown"]
+    drawn = plots.map_figure(demo.gallery.belief, np.array(demo.gallery.labels), demo.belief[unknown])
+    return report.figures(
+        report.figure(
+            drawn,
+            alt="Map of the embedding: gallery digits in groups, unknown digits as crosses among and between them",
+            caption=f"The two main directions of {demo.gallery.belief.dim}. What is apart here is apart; what meets here may "
+            "still be apart in the others. Circles: one standard deviation.",
+        )
+    )
+
+
+def _facts(demo: Demo) -> Html:
+    card = demo.embedder.card
+    return report.facts(
+        {
+            "data": f"scikit-learn's digits; gallery and training {len(demo.gallery.images)} pictures of 0 to 7",
+            "model": f"{card['recipe']['method']}, {card['dim']} dimensions, {card['backbone']}, weights {demo.embedder.fingerprint}",
+            "validation recall@1": f"{card['validation']['recall_at_1']:.4f} after epoch {card['validation']['epoch']}",
+            "tolerated error": f"{MAX_ERROR:g} with confidence {CONFIDENCE:g}",
+            "seed": demo.seed,
+            "seconds": ", ".join(f"{task} {took:g}" for task, took in demo.seconds.items()),
+            "howsure": __version__,
+        }
+    )
+
+
+def _shown(query: Query, *, caption: object) -> Html:
+    with Image.open(query.path) as image:
+        return report.picture(image, alt=f"{query.kind} picture of {query.label}", caption=caption)
+
+
+def _what(query: Query) -> str:
+    return f"a {query.label}" + (f" ({query.harm})" if query.harm else "")
+
+
+def _spread(items: Sequence[Query], count: int) -> list[Query]:
+    """Some of many, evenly over their order."""
+    return [items[row] for row in np.unique(np.linspace(0, len(items) - 1, min(count, len(items))).astype(int))]
+
+
+def _count(tally: Tally) -> str:
+    return f"{tally.answered} of {tally.asked}"

@@ -1,0 +1,153 @@
+"""Figures as inline SVG that follow the page: its text colour, its palette, its font, in light and in dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from howsure.embeddings import Embedding
+from howsure.errors import HowsureError
+from howsure.metrics import Reliability, RiskCoverage
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Plane", "map_figure", "reliability_figure", "require_matplotlib", "risk_coverage_figure", "svg"]
+
+# Colours that stand for CSS variables of the page; no figure uses them for anything else.
+INK = "#010203"
+SERIES = ("#010a01", "#010a02", "#010a03", "#010a04")
+_MEANING = {INK: "currentColor"} | {colour: f"var(--series-{i})" for i, colour in enumerate(SERIES, 1)}
+_DASHES = ("-", "--", "-.", ":")  # lines differ in more than colour
+_STYLE = {
+    "svg.fonttype": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 10,
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor"), INK
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """The two directions in which some means vary most, and where they start."""
+
+    centre: np.ndarray  # (D,)
+    axes: np.ndarray  # (2, D)
+
+    @classmethod
+    def of(cls, belief: Embedding) -> Plane:
+        """The first two principal axes of the means."""
+        mean = belief.mean.double().numpy()
+        centre = mean.mean(0)
+        axes = np.linalg.svd(mean - centre, full_matrices=False)[2][:2]
+        return cls(centre, np.pad(axes, ((0, 2 - len(axes)), (0, 0))))
+
+    def places(self, belief: Embedding) -> np.ndarray:
+        """(N, 2) coordinates of the means."""
+        return (belief.mean.double().numpy() - self.centre) @ self.axes.T
+
+
+def require_matplotlib() -> None:
+    """Fail now, and helpfully, rather than at the first figure."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise HowsureError("figures need matplotlib", fix="pip install 'howsure[plots]'") from error
+
+
+def reliability_figure(curves: Mapping[str, Reliability], *, name: str = "reliability") -> str:
+    """How often it happened against how probable it was said to be; on the diagonal, both agree."""
+    figure, axes = _canvas("said: mean probability", "happened: share")
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5)
+    for (curve_name, curve), colour, dash in zip(curves.items(), SERIES, _DASHES, strict=False):
+        axes.plot(curve.confidence, curve.accuracy, dash, color=colour, linewidth=1.2, label=curve_name)
+        axes.scatter(curve.confidence, curve.accuracy, s=8 + 60 * curve.count / curve.count.max(), color=colour)
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    axes.legend(frameon=False, loc="upper left")
+    return svg(figure, name=name)
+
+
+def risk_coverage_figure(curves: Mapping[str, RiskCoverage], *, max_error: float, name: str = "risk") -> str:
+    """The error among the answers when only the surest share is answered; low is good."""
+    figure, axes = _canvas("coverage: share of queries answered", "error among answers")
+    for (curve_name, curve), colour, dash in zip(curves.items(), SERIES, _DASHES, strict=False):
+        axes.plot(curve.coverage, curve.risk, dash, color=colour, linewidth=1.6, label=curve_name)
+    axes.axhline(max_error, color=INK, linewidth=0.8, alpha=0.6)
+    axes.annotate(f"tolerated: {max_error:g}", (0.01, max_error), xytext=(0, 3), textcoords="offset points", fontsize=9)
+    axes.set(xlim=(0, 1.01), ylim=(0, None))
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 0.95))
+    return svg(figure, name=name)
+
+
+def map_figure(gallery: Embedding, labels: np.ndarray, unknown: Embedding, *, name: str = "map") -> str:
+    """The gallery in the plane of its greatest spread, a label at the middle of each identity; unknowns are crosses.
+
+    Circles show one standard deviation of each belief, where there is any.
+    """
+    figure, axes = _canvas("first principal axis", "second principal axis")
+    plane = Plane.of(gallery)
+    for belief, colour, marker, what in ((gallery, SERIES[0], ".", "gallery"), (unknown, SERIES[1], "x", "unknown")):
+        places = plane.places(belief)
+        _circles(axes, places, belief, colour=colour)
+        size = 6 if marker == "." else 22
+        axes.scatter(*places.T, s=size, marker=marker, color=colour, linewidths=0.9, label=what)
+    places = plane.places(gallery)
+    for label in np.unique(labels):
+        x, y = np.median(places[labels == label], axis=0)
+        axes.annotate(str(label), (x, y), ha="center", va="center", fontsize=16, fontweight="bold")
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.legend(frameon=False, loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.1))
+    return svg(figure, name=name)
+
+
+def svg(figure: Figure, *, name: str) -> str:
+    """The figure as an `<svg>` element that a page can hold: no fixed size, font or ink; `name` keeps its ids apart."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context(_STYLE):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    head, body = text.split(">", 1)
+    text = re.sub(r' (?:width|height)="[^"]*"', "", head) + ' aria-hidden="true">' + body
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"font: ((?:\w+ )?[\d.]+px) [^;\"]*", r"font: \1 system-ui, sans-serif", text)
+    for colour, meaning in _MEANING.items():
+        text = text.replace(colour, meaning)
+    return text
+
+
+def _canvas(across: str, up: str) -> tuple[Figure, Axes]:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(5, 4), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set(xlabel=across, ylabel=up)
+    return figure, axes
+
+
+def _circles(axes: Axes, places: np.ndarray, belief: Embedding, *, colour: str) -> None:
+    from matplotlib.collections import EllipseCollection
+
+    width = 2 * belief.variance.double().mean(-1).sqrt().numpy()
+    if not width.any():
+        return
+    circles = EllipseCollection(
+        width, width, np.zeros(len(width)), units="xy", offsets=places, offset_transform=axes.transData
+    )
+    circles.set(facecolor="none", edgecolor=colour, alpha=0.25, linewidth=0.5)
+    axes.add_collection(circles)

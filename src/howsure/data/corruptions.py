@@ -1,0 +1,65 @@
+"""Pictures made worse on purpose, to see what a model does when the picture is the problem.
+
+Every kind takes a picture of any size in mode "L" or "RGB" and a severity from 1 to 5, and leaves size and mode as they
+are. What is random comes from the given generator alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image, ImageFilter
+
+from howsure.data.decoding import decode, is_plain
+from howsure.data.suggest import did_you_mean
+from howsure.errors import InputError
+
+__all__ = ["CORRUPTIONS", "corrupt"]
+
+NOISE = (0.08, 0.16, 0.24, 0.32, 0.40)  # standard deviation, as a share of the full range
+BLUR = (0.06, 0.09, 0.12, 0.16, 0.20)  # radius, as a share of the shorter side
+OCCLUSION = (0.10, 0.18, 0.26, 0.34, 0.42)  # area of the hidden rectangle, as a share of the picture
+
+
+def corrupt(image: Image.Image, kind: str, *, severity: int, rng: np.random.Generator) -> Image.Image:
+    """A corrupted copy; `kind` is a key of `CORRUPTIONS`, `severity` goes from 1 (slight) to 5 (severe).
+
+    >>> grey = Image.new("L", (8, 8), 128)
+    >>> corrupt(grey, "noise", severity=3, rng=np.random.default_rng(0)).size
+    (8, 8)
+    """
+    if kind not in CORRUPTIONS:
+        known = ", ".join(CORRUPTIONS)
+        fix = did_you_mean(str(kind), list(CORRUPTIONS))
+        raise InputError("corruption", expected=f"one of {known}", got=repr(kind), fix=fix)
+    if severity not in range(1, 6):
+        raise InputError("severity", expected="a whole number from 1 to 5", got=repr(severity))
+    return CORRUPTIONS[kind](image if is_plain(image) else decode(image), severity - 1, rng)
+
+
+def _noise(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
+    pixels = np.asarray(image, float)
+    noisy = pixels + rng.normal(scale=255 * NOISE[level], size=pixels.shape)
+    return Image.fromarray(np.rint(noisy).clip(0, 255).astype(np.uint8))
+
+
+def _blur(image: Image.Image, level: int, _rng: np.random.Generator) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(BLUR[level] * min(image.size)))
+
+
+def _occlusion(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
+    """A rectangle with the picture's proportions, in one random grey, somewhere inside it."""
+    side = OCCLUSION[level] ** 0.5
+    width, height = (max(1, round(side * length)) for length in image.size)
+    left, top = int(rng.integers(image.width - width + 1)), int(rng.integers(image.height - height + 1))
+    pixels = np.array(image)
+    pixels[top : top + height, left : left + width] = rng.integers(256)
+    return Image.fromarray(pixels)
+
+
+CORRUPTIONS: dict[str, Callable[[Image.Image, int, np.random.Generator], Image.Image]] = {
+    "noise": _noise,
+    "blur": _blur,
+    "occlusion": _occlusion,
+}

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from howsure.decide import weigh
+from howsure.errors import InputError
+from howsure.match import Matcher
+
+MATCHER = Matcher(scale=4.0, offset=2.0, base_rate=0.1)
+
+
+def test_by_hand() -> None:
+    distances = np.array(
+        [
+            [0.1, 0.2, 0.3, 0.4, 0.5, 0.9],  # the best other identity comes third
+            [0.5, 0.6, 0.7, 0.8, 0.9, 1.0],  # one identity only: the last bounds the margin
+        ]
+    )
+    identities = np.array([[7, 7, 3, 7, 3, 1], [5, 5, 5, 5, 5, 5]])
+    evidence = weigh(MATCHER, distances, identities, np.array([0.01, 0.02]))
+    assert np.allclose(evidence.log_odds, [2 - 0.4, 2 - 2.0])
+    assert np.allclose(evidence.margin, [4 * 0.2, 4 * 0.5])
+    assert np.allclose(evidence.neighbour_distance, [0.3, 0.7])  # of the nearest five
+    assert evidence.uncertainty.tolist() == [0.01, 0.02]
+
+
+def test_features_grow_with_the_chance_to_be_right() -> None:
+    """Query 1 is better than query 0 in every respect."""
+    evidence = weigh(MATCHER, np.array([[0.5, 0.6], [0.1, 0.9]]), np.array([[0, 1], [0, 1]]), np.array([0.9, 0.1]))
+    assert (np.diff(evidence.features(), axis=0) > 0).all()
+    assert evidence.features().shape == (2, 4)
+
+
+def test_rows() -> None:
+    evidence = weigh(MATCHER, np.array([[0.5, 0.6], [0.1, 0.9]]), np.array([[0, 1], [0, 1]]), np.array([0.9, 0.1]))
+    assert np.array_equal(evidence[np.array([1])].features(), evidence.features()[[1]])
+    assert np.array_equal(evidence[np.array([True, False])].features(), evidence.features()[[0]])
+
+
+def test_names_are_identities_too() -> None:
+    named = weigh(MATCHER, np.array([[0.1, 0.4]]), np.array([["ann", "bob"]], dtype=object), np.zeros(1))
+    assert named.margin.tolist() == pytest.approx([1.2])
+
+
+@pytest.mark.parametrize(
+    ("distances", "identities"), [((2, 3), (2, 2)), ((2, 0), (2, 0)), ((3,), (3,))], ids=["unequal", "none", "flat"]
+)
+def test_malformed_matches(distances: tuple[int, ...], identities: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="matches"):
+        weigh(MATCHER, np.zeros(distances), np.zeros(identities), np.zeros(2))

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from decide.policies import policy
+from howsure.decide import REASONS, Answer, Evidence, decide, verify_pair
+
+
+def evidence(
+    log_odds: float = 0.0, *, margin: float = 5.0, neighbour_distance: float = 0.5, uncertainty: float = 0.1
+) -> Evidence:
+    """One query; by default nothing is wrong with it, but its log-odds are between the thresholds."""
+    return Evidence(*(np.array([value]) for value in (log_odds, margin, neighbour_distance, uncertainty)))
+
+
+@pytest.mark.parametrize(
+    ("log_odds", "kind"), [(1.0, "match"), (3.0, "match"), (0.999, "not_sure"), (-1.999, "not_sure"), (-2.0, "unknown")]
+)
+def test_thresholds_belong_to_the_answer(log_odds: float, kind: str) -> None:
+    (answer,) = decide(policy(), evidence(log_odds))
+    assert answer.kind == kind
+    assert answer.probability == pytest.approx(expit(log_odds))
+    assert (answer.reason is None) == (kind == "match")
+
+
+def test_without_a_rule_for_unknowns_there_are_none() -> None:
+    (answer,) = decide(policy(unknown_at=None), evidence(-50.0))
+    assert answer.kind == "not_sure"
+
+
+REASONED = {
+    "unfamiliar": evidence(neighbour_distance=1.1, uncertainty=0.9, margin=0.1),
+    "poor_image": evidence(uncertainty=0.9, margin=0.1),
+    "conflict": evidence(margin=0.1),
+    "no_close_match": evidence(),
+}
+
+
+@pytest.mark.parametrize("reason", REASONED)
+def test_the_first_reason_that_applies(reason: str) -> None:
+    assert decide(policy(), REASONED[reason]) == [Answer("not_sure", reason, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("references", "doubt", "reason"),
+    [
+        ([1], None, "thin_gallery"),
+        ([2], None, "no_close_match"),
+        ([5], 0.4, "thin_gallery"),
+        ([5], 0.3, "no_close_match"),
+        (None, 0.4, "thin_gallery"),
+        (None, None, "no_close_match"),
+    ],
+)
+def test_thin_gallery(references: list[int] | None, doubt: float | None, reason: str) -> None:
+    (answer,) = decide(
+        policy(), evidence(), references=references, match_uncertainty=None if doubt is None else np.array([doubt])
+    )
+    assert answer.reason == reason
+
+
+def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
+    (answer,) = decide(policy(uncertainty=None), evidence(uncertainty=1e9))
+    assert answer.reason == "no_close_match"
+
+
+def test_one_answer_a_query_in_order() -> None:
+    many = Evidence(np.array([3.0, 0.0, -9.0]), np.full(3, 5.0), np.full(3, 0.5), np.zeros(3))
+    assert [answer.kind for answer in decide(policy(), many)] == ["match", "not_sure", "unknown"]
+    assert decide(policy(), many[np.zeros(3, bool)]) == []
+
+
+def test_every_reason_has_words() -> None:
+    assert {*REASONED, "thin_gallery", "not_calibrated"} == set(REASONS)
+
+
+@pytest.mark.parametrize(("probability", "kind"), [(0.97, "match"), (0.5, "not_sure"), (0.03, "unknown")])
+def test_a_pair_is_answered_where_the_error_is_tolerable(probability: float, kind: str) -> None:
+    assert verify_pair(probability, policy()).kind == kind
+    assert verify_pair(probability, None) == Answer("not_sure", "not_calibrated", probability)

@@ -1,0 +1,255 @@
+"""From held-out beliefs to a policy, in a simulated world where the future can be asked as often as we like."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from howsure.calibrate import calibrate
+from howsure.decide import DEPTH, Policy, decide, weigh
+from howsure.embeddings import Gaussian, Point
+from howsure.errors import CalibrationError, InputError
+
+IDENTITIES, STRANGERS, DIM = 12, 4, 4
+CENTRES = np.random.default_rng(0).normal(size=(IDENTITIES + STRANGERS, DIM))
+NAMES = np.array([f"id{i}" for i in range(IDENTITIES + STRANGERS)], dtype=object)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    belief: Gaussian
+    labels: list[str]
+
+    def __getitem__(self, rows: np.ndarray) -> "Pictures":
+        return Pictures(self.belief[rows], [self.labels[row] for row in rows])
+
+
+def pictures(n: int, rng: np.random.Generator, *, strangers: float = 0.0) -> Pictures:
+    """Some pictures are blurred: farther from their centre, and they say so."""
+    stranger = rng.random(n) < strangers
+    who = np.where(stranger, rng.integers(IDENTITIES, IDENTITIES + STRANGERS, n), rng.integers(0, IDENTITIES, n))
+    blur = rng.uniform(0.1, 0.7, (n, 1))
+    place = CENTRES[who] + blur * rng.normal(size=(n, DIM))
+    return Pictures(Gaussian(torch.from_numpy(place), torch.from_numpy(blur)), NAMES[who].tolist())
+
+
+def gallery() -> Pictures:
+    place = np.repeat(CENTRES[:IDENTITIES], 6, 0) + 0.2 * np.random.default_rng(1).normal(size=(6 * IDENTITIES, DIM))
+    names = np.repeat(NAMES[:IDENTITIES], 6).tolist()
+    return Pictures(Gaussian(torch.from_numpy(place), torch.full((len(names), 1), 0.2).double()), names)
+
+
+GALLERY = gallery()
+
+
+def made(queries: Pictures, **options: float) -> Policy:
+    return calibrate(queries.belief, queries.labels, GALLERY.belief, GALLERY.labels, **options)  # type: ignore[arg-type]
+
+
+class Future:
+    """Queries searched by brute force, once; then any policy can be judged on them."""
+
+    def __init__(self, queries: Pictures, *, hide: float = 0.0, seed: int = 0):
+        names, wanted = np.array(GALLERY.labels), np.array(queries.labels)
+        hidden = np.random.default_rng(seed).random(len(wanted)) < hide
+        a, b = queries.belief, GALLERY.belief
+        gaps = (a.mean[:, None] - b.mean).square().sum(-1) + a.variance.sum(-1)[:, None] + b.variance.sum(-1)
+        distance = gaps.sqrt().numpy()
+        distance[(wanted[:, None] == names) & hidden[:, None]] = 1e9
+        order = np.argsort(distance, 1)[:, : min(DEPTH, len(names) - 6)]
+        self.distances, self.found = np.take_along_axis(distance, order, 1), names[order]
+        self.uncertainty = a.variance.sum(-1).numpy()
+        self.known = np.isin(wanted, names) & ~hidden
+        self.right = self.known & (self.found[:, 0] == wanted)
+
+    def judge(self, policy: Policy) -> tuple[float, float]:
+        """Error among the answers, and the share that gets one."""
+        evidence = weigh(policy.matcher, self.distances, self.found, self.uncertainty)
+        kinds = np.array([answer.kind for answer in decide(policy, evidence)])
+        error = ((kinds == "match") & ~self.right) | ((kinds == "unknown") & self.known)
+        answered = kinds != "not_sure"
+        return float(error.sum() / max(1, answered.sum())), float(answered.mean())
+
+
+WORLDS = {
+    "no strangers at all": ({"strangers": 0.0}, {"unknown_rate": 0.0}, {}),
+    "strangers among the queries": ({"strangers": 0.3}, {}, {}),
+    "strangers made by hiding": ({"strangers": 0.0}, {"unknown_rate": 0.3}, {"hide": 0.3}),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_promise_is_kept_in_the_future(world: str) -> None:
+    drawn, options, future = WORLDS[world]
+    rng = np.random.default_rng(0)
+    coming = Future(pictures(3_000, rng, **drawn), **future)
+    repeats, delta, max_error = 60, 0.2, 0.12
+    broken, coverage, refused = 0, [], 0
+    for seed in range(repeats):
+        try:
+            policy = made(pictures(700, rng, **drawn), max_error=max_error, confidence=1 - delta, seed=seed, **options)
+        except CalibrationError:
+            refused += 1
+            continue
+        error, share = coming.judge(policy)
+        broken += error > max_error
+        coverage.append(share)
+        assert policy.certificate.coverage == pytest.approx(share, abs=0.15)
+    assert broken / repeats <= delta + 3 * (delta * (1 - delta) / repeats) ** 0.5
+    assert refused <= repeats / 4
+    assert np.mean(coverage) > 0.25
+
+
+def test_certificate_says_what_was_done() -> None:
+    rng = np.random.default_rng(1)
+    queries = pictures(900, rng, strangers=0.3)
+    policy = made(queries, max_error=0.1, confidence=0.9)
+    sealed = policy.certificate
+    assert (sealed.max_error, sealed.confidence, sealed.n, sealed.gallery) == (0.1, 0.9, 600, len(GALLERY.labels))
+    assert sealed.error_bound <= 0.1
+    assert sealed.coverage == pytest.approx(sealed.match_coverage + sealed.unknown_coverage)
+    assert sealed.unknown_rate == np.mean([name not in GALLERY.labels for name in queries.labels])
+    assert policy.match_at >= 0
+    assert policy.unknown_at is None or policy.unknown_at <= 0
+    assert 0.5 <= policy.threshold < 1
+
+
+def test_unknowns_are_recognised() -> None:
+    rng = np.random.default_rng(2)
+    policy = made(pictures(3_000, rng, strangers=0.4), max_error=0.15)
+    assert policy.unknown_at is not None
+    assert policy.certificate.unknown_coverage > 0
+
+
+def test_without_unknowns_nothing_is_called_unknown() -> None:
+    policy = made(pictures(600, np.random.default_rng(3)), max_error=0.1, unknown_rate=0.0)
+    assert policy.unknown_at is None
+    assert policy.certificate.unknown_rate == 0
+    assert policy.certificate.unknown_coverage == 0
+
+
+def test_hiding_makes_the_asked_share_of_unknowns() -> None:
+    policy = made(pictures(900, np.random.default_rng(4)), max_error=0.2, unknown_rate=0.3)
+    assert policy.certificate.unknown_rate == pytest.approx(0.3, abs=0.05)
+
+
+def test_no_hiding_where_there_are_strangers() -> None:
+    queries = pictures(900, np.random.default_rng(5), strangers=0.2)
+    low, high = (made(queries, max_error=0.2, unknown_rate=rate) for rate in (0.0, 0.9))
+    assert low == high
+
+
+def test_a_stranger_is_a_name_the_gallery_lacks_or_none() -> None:
+    queries = pictures(900, np.random.default_rng(6), strangers=0.3)
+    nameless = [name if name in GALLERY.labels else None for name in queries.labels]
+    without = calibrate(queries.belief, nameless, GALLERY.belief, GALLERY.labels, max_error=0.1)
+    assert without == made(queries, max_error=0.1)
+
+
+def test_tolerating_more_answers_more() -> None:
+    queries = pictures(1_500, np.random.default_rng(7), strangers=0.2)
+    coverage = [made(queries, max_error=max_error).certificate.coverage for max_error in (0.05, 0.1, 0.25)]
+    assert coverage == sorted(coverage)
+    assert coverage[0] < coverage[-1]
+
+
+def test_same_seed_same_policy() -> None:
+    queries = pictures(600, np.random.default_rng(8), strangers=0.2)
+    assert made(queries, max_error=0.1, seed=3) == made(queries, max_error=0.1, seed=3)
+    assert made(queries, max_error=0.1, seed=3) != made(queries, max_error=0.1, seed=4)
+
+
+def test_the_order_of_the_gallery_does_not_matter_much() -> None:
+    queries = pictures(900, np.random.default_rng(9), strangers=0.2)
+    turned = calibrate(queries.belief, queries.labels, GALLERY.belief[::-1], GALLERY.labels[::-1], max_error=0.1)
+    assert turned.certificate.coverage == pytest.approx(made(queries, max_error=0.1).certificate.coverage, abs=0.1)
+
+
+def test_points_have_no_limit_on_doubt() -> None:
+    queries = pictures(900, np.random.default_rng(10), strangers=0.2)
+    policy = calibrate(
+        Point(queries.belief.mean), queries.labels, Point(GALLERY.belief.mean), GALLERY.labels, max_error=0.15
+    )
+    assert policy.limits.uncertainty is None
+    assert policy.limits.gallery_uncertainty is None
+
+
+def test_limits_hold_for_most_right_answers() -> None:
+    queries = pictures(3_000, np.random.default_rng(11))
+    policy = made(queries, max_error=0.1, unknown_rate=0.0)
+    seen = Future(queries)
+    evidence = weigh(policy.matcher, seen.distances, seen.found, seen.uncertainty)[seen.right]
+    assert policy.limits.uncertainty is not None
+    assert np.mean(evidence.neighbour_distance <= policy.limits.neighbour_distance) == pytest.approx(0.95, abs=0.02)
+    assert np.mean(evidence.uncertainty <= policy.limits.uncertainty) == pytest.approx(0.95, abs=0.02)
+    assert np.mean(evidence.margin >= policy.limits.margin) == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_perfect_model_still_needs_enough_queries() -> None:
+    rng = np.random.default_rng(12)
+    clear = pictures(60, rng)
+    clear = replace(
+        clear,
+        belief=Gaussian(torch.from_numpy(CENTRES[[int(n[2:]) for n in clear.labels]]), clear.belief.scale * 0 + 0.1),
+    )
+    with pytest.raises(CalibrationError, match="no policy can promise") as caught:
+        made(clear, max_error=0.01, unknown_rate=0.0)
+    assert "hold out more" in caught.value.fix
+    assert "0 errors" in caught.value.got
+
+
+def test_a_poor_model_promises_nothing() -> None:
+    rng = np.random.default_rng(13)
+    noisy = pictures(400, rng)
+    noisy = replace(
+        noisy, belief=noisy.belief.map(lambda t: t + 2.0 * torch.from_numpy(rng.normal(size=t.shape)).abs())
+    )
+    with pytest.raises(CalibrationError):
+        made(noisy, max_error=0.01)
+
+
+def test_a_model_that_knows_nothing() -> None:
+    rng = np.random.default_rng(14)
+    queries = pictures(300, rng)
+    lost = Point(torch.from_numpy(rng.normal(size=(300, DIM))))
+    with pytest.raises(CalibrationError):
+        calibrate(lost, queries.labels, Point(GALLERY.belief.mean), GALLERY.labels, max_error=0.05)
+
+
+def test_too_little_to_calibrate_on() -> None:
+    rng = np.random.default_rng(15)
+    with pytest.raises(CalibrationError, match="30 held-out pictures"):
+        made(pictures(29, rng))
+    queries = pictures(100, rng)
+    with pytest.raises(CalibrationError, match="two identities"):
+        calibrate(queries.belief, queries.labels, GALLERY.belief[:6], GALLERY.labels[:6])
+    with pytest.raises(CalibrationError, match="matching and different"):
+        calibrate(queries.belief, [None] * 100, GALLERY.belief, GALLERY.labels)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_error": 0.0},
+        {"max_error": 1.0},
+        {"confidence": 1.0},
+        {"confidence": 0.0},
+        {"unknown_rate": 1.0},
+        {"unknown_rate": -0.1},
+    ],
+    ids=str,
+)
+def test_impossible_wishes(options: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        made(pictures(100, np.random.default_rng(16)), **options)
+
+
+def test_labels_that_do_not_fit() -> None:
+    queries = pictures(100, np.random.default_rng(17))
+    with pytest.raises(InputError, match="query labels"):
+        calibrate(queries.belief, queries.labels[:-1], GALLERY.belief, GALLERY.labels)
+    with pytest.raises(InputError, match="gallery labels"):
+        calibrate(queries.belief, queries.labels, GALLERY.belief, GALLERY.labels[:-1])
+    with pytest.raises(InputError, match="None"):
+        calibrate(queries.belief, queries.labels, GALLERY.belief, [*GALLERY.labels[:-1], None])  # type: ignore[list-item]

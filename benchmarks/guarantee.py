@@ -1,7 +1,8 @@
 """Does the promised error rate hold? One model, many random splits of held-out digits into calibration and future.
 
 The naive threshold, the widest one whose error on the calibration queries is small enough, stands beside ours: same
-scores, same splits, no test.
+scores, same splits, no test. The error is measured on the other half of a finite set, which is harsher than the
+promise: a half that flatters the calibration leaves its errors to the future.
 """
 
 from collections.abc import Sequence
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from form import Row, at_least, run
+from form import Row, at_least, at_most, run
 
 from howsure.calibrate import calibrate
 from howsure.compare import rms_distance
 from howsure.data import load
-from howsure.decide import DEPTH, Policy, decide, weigh
+from howsure.decide import DEPTH, Evidence, Policy, decide, weigh
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError
@@ -44,7 +45,7 @@ class Queries:
     def kinds(self, policy: Policy, rows: np.ndarray) -> np.ndarray:
         return np.array([answer.kind for answer in decide(policy, self._evidence(policy, rows))])
 
-    def _evidence(self, policy: Policy, rows: np.ndarray):  # type: ignore[no-untyped-def]
+    def _evidence(self, policy: Policy, rows: np.ndarray) -> Evidence:
         uncertainty = self.belief.uncertainty.double().numpy()
         return weigh(policy.matcher, self.distances[rows], self.found[rows], uncertainty[rows])
 
@@ -86,9 +87,9 @@ def one_split(queries: Queries, gallery: Embedding, identities: np.ndarray, *, s
     wrong = ((kinds == "match") & ~queries.right[future]) | ((kinds == "unknown") & queries.known[future])
     naive = queries.log_odds(policy, future) >= naive_threshold(queries.log_odds(policy, now), ~queries.right[now])
     return Outcome(
-        error=wrong.sum() / max(1, (kinds != "not_sure").sum()),
+        error=float(wrong.sum() / max(1, (kinds != "not_sure").sum())),
         coverage=float((kinds != "not_sure").mean()),
-        naive_error=(naive & ~queries.right[future]).sum() / max(1, naive.sum()),
+        naive_error=float((naive & ~queries.right[future]).sum() / max(1, naive.sum())),
         naive_coverage=float(naive.mean()),
     )
 
@@ -101,21 +102,26 @@ def naive_threshold(log_odds: np.ndarray, error: np.ndarray) -> float:
     return float(log_odds[order][good[-1]]) if len(good) else np.inf
 
 
-def rows_of(what: str, outcomes: Sequence[Outcome | None]) -> list[Row]:
+def rows_of(what: str, outcomes: Sequence[Outcome | None], *, bar: float) -> list[Row]:
     promised = [outcome for outcome in outcomes if outcome is not None]
-    silent = len(outcomes) - len(promised)
-    kept = silent + sum(outcome.error <= MAX_ERROR for outcome in promised)
-    naive_kept = silent + sum(outcome.naive_error <= MAX_ERROR for outcome in promised)
-    coverage, naive_coverage, error, naive_error = np.mean(
-        [(o.coverage, o.naive_coverage, o.error, o.naive_error) for o in promised], 0
-    )
+    kept = sum(outcome.error <= MAX_ERROR for outcome in promised)
+    naive_kept = sum(outcome.naive_error <= MAX_ERROR for outcome in promised)
+    silent = len(outcomes) - len(promised)  # no promise, no answer, no error
+    small = f"splits with error <= {MAX_ERROR:g}"
+    rows = [at_least(f"{what}: {small} or no promise, of all", kept + silent, len(outcomes), bar)]
+    if not promised:
+        return rows
     return [
-        at_least(f"{what}: splits with an error of at most {MAX_ERROR:g}, of all splits", kept, len(outcomes), 0.95),
-        at_least(f"{what}: the same, naive threshold, of all splits", naive_kept, len(outcomes)),
-        at_least(f"{what}: splits with a promise, of all splits", len(promised), len(outcomes)),
-        at_least(f"{what}: mean error among answers, ours and naive", error, naive_error),
-        at_least(f"{what}: mean coverage, ours and naive", coverage, naive_coverage),
+        *rows,
+        at_least(f"{what}: {small}, of those with a promise", kept, len(promised)),
+        at_least(f"{what}: the same with the naive threshold", naive_kept, len(promised)),
+        at_most(f"{what}: mean error among answers, ours and naive", *_means(promised, "error", "naive_error")),
+        at_least(f"{what}: mean coverage, ours and naive", *_means(promised, "coverage", "naive_coverage")),
     ]
+
+
+def _means(outcomes: Sequence[Outcome], *names: str) -> list[float]:
+    return [float(np.mean([getattr(outcome, name) for outcome in outcomes])) for name in names]
 
 
 def measure(quick: bool) -> list[Row]:
@@ -126,8 +132,9 @@ def measure(quick: bool) -> list[Row]:
     rows: list[Row] = []
     for what, source in (("known digits", "digits:test@!8,9"), ("with unknown digits 8, 9", "digits:test")):
         queries = searched(embedder, source, gallery, identities)
-        splits = range(20 if quick else 100)
-        rows += rows_of(what, [one_split(queries, gallery, identities, seed=seed) for seed in splits])
+        outcomes = [one_split(queries, gallery, identities, seed=seed) for seed in range(20 if quick else 100)]
+        # Three broken splits of twenty are no evidence against a rate of 0.95, four are.
+        rows += rows_of(what, outcomes, bar=0.85 if quick else 0.95)
     return rows
 
 

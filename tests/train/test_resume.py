@@ -68,7 +68,7 @@ train(load("digits:train").subset(range(400)), Recipe.of({recipe!r}), out=Path({
 def test_killed(at: tuple[int, int | None], whole: tuple[Trained, Path], tmp_path: Path) -> None:
     script = CHILD.format(at=at, recipe=RECIPE.model_dump(mode="json"), out=str(tmp_path))
     threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    done = subprocess.run([sys.executable, "-c", script], env=os.environ | threads, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], env=os.environ | threads, timeout=240)
     assert done.returncode == -signal.SIGKILL
     stored = load_file(tmp_path / "checkpoint.safetensors")
     assert not equal(stored, load_file(whole[1] / "checkpoint.safetensors"))

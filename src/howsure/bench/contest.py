@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from howsure.calibrate import certify, least_count
+from howsure.calibrate import certify
 from howsure.compare import expected_similarity
 from howsure.decide import Finding
 from howsure.embeddings import Embedding
@@ -15,6 +15,7 @@ from howsure.embeddings import Embedding
 __all__ = ["Nearest", "Row", "Tally", "Verdicts", "certified_threshold", "nearest", "rows_of", "verdicts_of"]
 
 GRID_SHARE = 1 / 3  # of the calibration queries place the thresholds; the rest test them
+STARTS = (0.25, 0.5)
 
 
 @dataclass(frozen=True)
@@ -83,23 +84,26 @@ def certified_threshold(
 ) -> float | None:
     """The widest threshold on any score that `certify` proves; None if it proves none.
 
-    Some of the queries place the thresholds, the others test them. The walk starts where about twice the least number
-    of answers that can prove anything is expected.
+    Some of the queries place the thresholds, the others test them. Two walks, from a quarter and from half of all
+    queries on, share the risk of being wrong.
     """
     order = np.random.default_rng(seed).permutation(len(uncertainty))
     place, test = np.split(order, [round(GRID_SHARE * len(order))])
     levels = np.arange(0.02, 1.001, 0.02)
-    wanted = 2 * least_count(max_error, confidence) / len(test)
-    start = min(int(np.searchsorted(levels, wanted)), len(levels) - 1)
-    found = certify(
-        uncertainty[test],
-        error[test],
-        np.quantile(uncertainty[place], levels),
-        max_error=max_error,
-        confidence=confidence,
-        start=start,
-    )
-    return found.threshold if found else None
+    grid = np.quantile(uncertainty[place], levels)
+    level = 1 - (1 - confidence) / len(STARTS)
+    walks = [
+        certify(
+            uncertainty[test],
+            error[test],
+            grid,
+            max_error=max_error,
+            confidence=level,
+            start=int(np.searchsorted(levels, share)),
+        )
+        for share in STARTS
+    ]
+    return max((walk.threshold for walk in walks if walk), default=None)
 
 
 def verdicts_of(findings: Sequence[Finding], labels: Sequence[str], *, unknown: Sequence[bool]) -> Verdicts:

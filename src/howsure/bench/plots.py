@@ -6,9 +6,10 @@ import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import beta
 
 from howsure.embeddings import Embedding
 from howsure.errors import HowsureError
@@ -25,14 +26,12 @@ INK = "#010203"
 SERIES = ("#010a01", "#010a02", "#010a03", "#010a04")
 _MEANING = {INK: "currentColor"} | {colour: f"var(--series-{i})" for i, colour in enumerate(SERIES, 1)}
 _DASHES = ("-", "--", "-.", ":")  # lines differ in more than colour
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "font.size": 10,
-    **dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor"), INK
-    ),
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
 }
 
 
@@ -64,15 +63,19 @@ def require_matplotlib() -> None:
         raise HowsureError("figures need matplotlib", fix="pip install 'howsure[plots]'") from error
 
 
-def reliability_figure(curves: Mapping[str, Reliability], *, name: str = "reliability") -> str:
-    """How often it happened against how probable it was said to be; on the diagonal, both agree."""
+def reliability_figure(curve: Reliability, *, name: str = "reliability") -> str:
+    """How often it happened against how probable it was said to be; on the diagonal, both agree.
+
+    Bars are 95 % intervals of each share (Jeffreys).
+    """
     figure, axes = _canvas("said: mean probability", "happened: share")
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5)
-    for (curve_name, curve), colour, dash in zip(curves.items(), SERIES, _DASHES, strict=False):
-        axes.plot(curve.confidence, curve.accuracy, dash, color=colour, linewidth=1.2, label=curve_name)
-        axes.scatter(curve.confidence, curve.accuracy, s=8 + 60 * curve.count / curve.count.max(), color=colour)
-    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    axes.legend(frameon=False, loc="upper left")
+    hits = curve.accuracy * curve.count
+    low, high = beta.ppf([[0.025], [0.975]], hits + 0.5, curve.count - hits + 0.5)
+    axes.vlines(curve.confidence, low, high, color=SERIES[0], alpha=0.6)
+    sizes = 12 + 60 * curve.count / curve.count.max()
+    axes.scatter(curve.confidence, curve.accuracy, s=sizes, color=SERIES[0])
+    axes.set(xlim=(-0.02, 1.03), ylim=(-0.02, 1.03))
     return svg(figure, name=name)
 
 
@@ -82,9 +85,11 @@ def risk_coverage_figure(curves: Mapping[str, RiskCoverage], *, max_error: float
     for (curve_name, curve), colour, dash in zip(curves.items(), SERIES, _DASHES, strict=False):
         axes.plot(curve.coverage, curve.risk, dash, color=colour, linewidth=1.6, label=curve_name)
     axes.axhline(max_error, color=INK, linewidth=0.8, alpha=0.6)
-    axes.annotate(f"tolerated: {max_error:g}", (0.01, max_error), xytext=(0, 3), textcoords="offset points", fontsize=9)
+    axes.annotate(
+        f"tolerated: {max_error:g}", (0.01, max_error), xytext=(0, 3), textcoords="offset points", fontsize=9, color=INK
+    )
     axes.set(xlim=(0, 1.01), ylim=(0, None))
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 0.95))
+    axes.legend(frameon=False, labelcolor=INK, loc="upper left", bbox_to_anchor=(0, 0.95))
     return svg(figure, name=name)
 
 
@@ -99,13 +104,13 @@ def map_figure(gallery: Embedding, labels: np.ndarray, unknown: Embedding, *, na
         places = plane.places(belief)
         _circles(axes, places, belief, colour=colour)
         size = 6 if marker == "." else 22
-        axes.scatter(*places.T, s=size, marker=marker, color=colour, linewidths=0.9, label=what)
+        axes.scatter(places[:, 0], places[:, 1], s=size, marker=marker, color=colour, linewidths=0.9, label=what)
     places = plane.places(gallery)
     for label in np.unique(labels):
         x, y = np.median(places[labels == label], axis=0)
-        axes.annotate(str(label), (x, y), ha="center", va="center", fontsize=16, fontweight="bold")
+        axes.annotate(str(label), (x, y), ha="center", va="center", fontsize=16, fontweight="bold", color=INK)
     axes.set_aspect("equal", adjustable="datalim")
-    axes.legend(frameon=False, loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.1))
+    axes.legend(frameon=False, labelcolor=INK, loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.1))
     return svg(figure, name=name)
 
 
@@ -123,7 +128,7 @@ def svg(figure: Figure, *, name: str) -> str:
     text = re.sub(r' (?:width|height)="[^"]*"', "", head) + ' aria-hidden="true">' + body
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"font: ((?:\w+ )?[\d.]+px) [^;\"]*", r"font: \1 system-ui, sans-serif", text)
+    text = re.sub(r"(font(?:-family)?: (?:(?:\w+ )?[\d.]+px )?)'[^;\"]*", r"\1system-ui, sans-serif", text)
     for colour, meaning in _MEANING.items():
         text = text.replace(colour, meaning)
     return text

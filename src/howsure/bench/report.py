@@ -66,8 +66,9 @@ def table(
         body.append(f"<tr{_class('ours' if place in ours else '')}>{cells}</tr>")
     # A region that scrolls must be reachable by keyboard, and then it needs a name.
     return Html(
+        f'<p class="soft">{html(caption)}</p>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{html(caption)}"><table>'
-        f"<caption>{html(caption)}</caption><thead>{head}</thead><tbody>{joined(map(Html, body))}</tbody></table></div>"
+        f"<thead>{head}</thead><tbody>{joined(map(Html, body))}</tbody></table></div>"
     )
 
 

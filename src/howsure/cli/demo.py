@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where model, gallery, pictures and report go.")] = Path(
         "howsure-demo"
     ),
-    method: Annotated[str, typer.Option(help="point, or gaussian: with a scale for every picture.")] = "gaussian",
+    method: Annotated[str, typer.Option(help="point, or gaussian: with a scale for every picture.")] = "point",
     seed: Seed = 0,
     as_json: Json = False,
     svg: Annotated[Path | None, typer.Option(hidden=True, help="Also draw what is printed, as an SVG.")] = None,
@@ -59,7 +60,7 @@ def demo(
 
     _print(done, Console(highlight=False))
     if svg:
-        drawn = Console(highlight=False, record=True, width=108, file=Path("/dev/null").open("w"))
+        drawn = Console(highlight=False, record=True, width=96, file=io.StringIO())
         _print(done, drawn)
         drawn.save_svg(str(svg), title="howsure demo", code_format=SVG_FORMAT, unique_id="howsure")
 
@@ -104,20 +105,18 @@ def _rates(tally: Tally) -> dict[str, Any]:
 
 
 def _print(done: Demo, console: Console) -> None:
-    from howsure.bench.demo import examples, headline, promise, said
+    from howsure.bench.demo import headline, promise
 
     console.print(headline(done), style="bold")
     console.print()
     console.print(_table(done))
+    for row in done.rows:
+        if not row.over(*row.tallies).answered:
+            console.print(f"{row.name}: no threshold could be certified", style="dim")
     console.print()
     console.print(promise(done))
-    console.print("\nWhat it said", style="bold")
-    for query in examples(done):
-        what = f"{query.kind} {query.label}" + (f" ({query.harm})" if query.harm else "")
-        style = "red" if query.wrong else "green" if query.answered else "yellow"
-        console.print(
-            f"  {what:<26}", f"[{style}]{said(query)}[/]" + ("  [red]wrong[/]" if query.wrong else ""), sep=""
-        )
+    console.print("\nWhat it said, with P(the best match is right)", style="bold")
+    console.print(_examples(done))
     console.print(f"\nReport: {done.report}", style="bold", soft_wrap=True)
     console.print("Try next:")
     for command in _commands(done):
@@ -125,16 +124,16 @@ def _print(done: Demo, console: Console) -> None:
 
 
 def _table(done: Demo) -> Table:
+    from rich import box
     from rich.table import Table
 
     from howsure.bench.demo import HOWSURE, PROMISED, share
 
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("answers of")
-    for head in ("known\nanswered", "\nwrong", "unknown\nanswered", "\nwrong", "both:\ncoverage", "\nerror"):
-        table.add_column(head, justify="right")
-    for head in ("corrupted\nanswered", "\nwrong"):
-        table.add_column(head, justify="right")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+    table.add_column("\nanswers by")
+    heads = ("known\nanswers", "\nwrong", "unknown\nanswers", "\nwrong", "both:\ncoverage", "\nerror")
+    for head in (*heads, "corrupted\nanswers", "\nwrong"):
+        table.add_column(head, justify="right", no_wrap=True)
     for row in done.rows:
         cells = [row.name]
         for kind in PROMISED:
@@ -146,14 +145,28 @@ def _table(done: Demo) -> Table:
     return table
 
 
+def _examples(done: Demo) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from howsure.bench.demo import chance, examples, said
+
+    grid = Table.grid(padding=(0, 2))
+    for query in examples(done):
+        what = f"{query.kind} {query.label}" + (f" ({query.harm})" if query.harm else "")
+        style = "red" if query.wrong else "green" if query.answered else "yellow"
+        words, why = said(query)
+        told = "wrong" if query.wrong else why
+        grid.add_row(f"  {what}", Text(words, style), chance(query.finding.answer.probability), Text(told, style))
+    return grid
+
+
 def _commands(done: Demo) -> list[str]:
     """Three things to type, on pictures that are there."""
-    first = {query.kind: query.path for query in reversed(done.queries)}
-    known, unknown, corrupted = (shlex.quote(str(first[kind])) for kind in ("known", "unknown", "corrupted"))
-    model, gallery = (shlex.quote(str(done.folder / name)) for name in ("model", "gallery"))
+    first = {query.kind: shlex.quote(str(query.path)) for query in reversed(done.queries)}
+    model, gallery, known = (shlex.quote(str(done.folder / name)) for name in ("model", "gallery", "pictures/known"))
     return [
-        f"howsure search {gallery} {unknown} {corrupted}",
-        f"howsure verify {model} {known} {corrupted}",
-        f"howsure evaluate {model} {shlex.quote(str(done.folder / 'pictures' / 'known'))} --ood "
-        + shlex.quote(str(done.folder / "pictures" / "unknown")),
+        f"howsure search {gallery} {first['unknown']}",
+        f"howsure search {gallery} {first['corrupted']}",
+        f"howsure evaluate {model} {known}",
     ]

@@ -15,7 +15,9 @@ from howsure.index.layout import Layout
 SLACK = 16  # candidates beyond k: enough for the proof unless very many items are about equally near
 WIDEN = 4
 QUERIES = 256  # scanned together
-PAIRS = 1 << 14  # compared together
+# Values compared together: few enough to stay in the cache, and for torch to keep to one thread. It would wake others for
+# more, and waiting for them costs more than all the arithmetic.
+VALUES = 30_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +73,10 @@ def _distances(
     flat, owner = numbers.ravel(), np.repeat(rows, numbers.shape[1])
     distances: np.ndarray = np.full(numbers.size, np.inf)
     pairs = np.flatnonzero(flat >= 0)
-    # Rows are gathered with numpy: torch would wake a second thread for a few of them, and wait for it.
-    arrays = query.arrays()
-    for start in range(0, len(pairs), PAIRS):
-        part = pairs[start : start + PAIRS]
+    arrays, step = query.arrays(), max(1, VALUES // layout.dim)
+    for start in range(0, len(pairs), step):
+        part = pairs[start : start + step]
+        # Gathered with numpy, because torch wakes other threads for far fewer values here.
         repeated = restore(query.family, {name: array[owner[part]] for name, array in arrays.items()})
         gallery = layout.unpack(engine.records(flat[part]), np.float64)
         distances[part] = rms_distance(repeated, gallery, paired=True).numpy()

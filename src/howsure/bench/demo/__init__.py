@@ -5,8 +5,8 @@ known digits, which no promise covers. Everything is left on disk, so that each 
 """
 
 from howsure.bench.demo.report import write_report
-from howsure.bench.demo.run import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query, run
-from howsure.bench.demo.words import examples, headline, promise, said, share
+from howsure.bench.demo.steps import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query, run
+from howsure.bench.demo.words import chance, examples, headline, promise, said, share
 
 __all__ = [
     "CONFIDENCE",
@@ -16,6 +16,7 @@ __all__ = [
     "PROMISED",
     "Demo",
     "Query",
+    "chance",
     "examples",
     "headline",
     "promise",

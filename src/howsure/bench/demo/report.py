@@ -10,8 +10,8 @@ from PIL import Image
 from howsure import __version__, metrics
 from howsure.bench import plots, report
 from howsure.bench.contest import Tally
-from howsure.bench.demo.run import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query
-from howsure.bench.demo.words import headline, promise, said, share, surest_first
+from howsure.bench.demo.steps import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query
+from howsure.bench.demo.words import chance, headline, promise, said, share, surest_first
 from howsure.bench.report import Column, Html
 from howsure.decide import REASONS
 from howsure.files import write_whole
@@ -28,7 +28,7 @@ def write_report(demo: Demo) -> None:
     parts = [
         report.paragraph(headline(demo), kind="lead"),
         report.section("The same queries, four ways to answer", _table(demo), report.paragraph(promise(demo))),
-        report.section("Corrupted digits, from slight to severe", _by_severity(demo)),
+        report.section("Corrupted digits, from slight to severe", _by_corruption(demo)),
         report.section("Best and worst matches", *_matches(demo)),
         report.section("Answers refused, and why", *_refused(demo)),
         report.section("Most and least certain", *_certain(demo)),
@@ -54,22 +54,26 @@ def _table(demo: Demo) -> Html:
         cells += [share(together.coverage), share(together.error)]
         rows.append([*cells, _count(corrupted), corrupted.wrong, share(corrupted.error)])
     caption = (
-        "Answered and wrong, of all asked. Similarity and margin answer from a threshold certified on the same calibration "
-        f"queries for the same {share(MAX_ERROR)}; one that answers nothing could not be certified."
+        "Similarity and margin answer from a threshold on, certified on the same calibration queries for the same "
+        f"{share(MAX_ERROR)}; one that answers nothing could not be certified."
     )
     return report.table(columns, rows, caption=caption, ours=[len(rows) - 1])
 
 
-def _by_severity(demo: Demo) -> Html:
-    corrupted = [(query, place) for place, query in enumerate(demo.queries) if query.kind == "corrupted"]
+def _by_corruption(demo: Demo) -> Html:
+    """The corrupted queries twice: by kind, and by severity."""
+    corrupted = [(place, query) for place, query in enumerate(demo.queries) if query.kind == "corrupted"]
     rows = []
-    for harm in sorted({query.harm for query, _ in corrupted}):
-        some = [(query, place) for query, place in corrupted if query.harm == harm]
-        plain_wrong = sum(str(demo.plain.identity[place]) != query.label for query, place in some)
-        answered, wrong = sum(query.answered for query, _ in some), sum(query.wrong for query, _ in some)
-        rows.append([harm, len(some), plain_wrong, f"{answered} of {len(some)}", wrong])
-    columns = [Column("corruption"), Column("asked"), Column("wrong", NEAREST), Column("answered", HOWSURE)]
-    return report.table([*columns, Column("wrong", HOWSURE)], rows, caption="Severity goes from 1 to 5.")
+    for part, prefix in ((0, ""), (1, "severity ")):
+        for value in sorted({query.harm.split()[part] for _, query in corrupted}):
+            some = [(place, query) for place, query in corrupted if query.harm.split()[part] == value]
+            plain_wrong = sum(demo.plain.identity[place] != query.label for place, query in some)
+            answered, wrong = (sum(getattr(query, what) for _, query in some) for what in ("answered", "wrong"))
+            rows.append([prefix + value, len(some), plain_wrong, answered, wrong])
+    columns = [Column(""), Column("asked"), Column("wrong", NEAREST), Column("answered", HOWSURE)]
+    return report.table(
+        [*columns, Column("wrong", HOWSURE)], rows, caption="By kind and by severity, from 1 (slight) to 5 (severe)."
+    )
 
 
 def _matches(demo: Demo) -> list[Html]:
@@ -99,11 +103,11 @@ def _side_by_side(demo: Demo, queries: Sequence[Query]) -> Html:
             report.picture(
                 demo.gallery.images.image(place[match.id]),
                 alt=f"gallery picture of {match.label}",
-                caption=f"{match.label}: {'' if match.probability is None else f'{match.probability:.3f}'}",
+                caption=f"{match.label}: {chance(match.probability)}",
             )
             for match in query.finding.matches[:4]
         ]
-        shown.append(report.match(_shown(query, caption=f"{_what(query)}. {said(query)}"), found))
+        shown.append(report.match(_shown(query, caption=_told(query)), found))
     return report.matches(shown)
 
 
@@ -120,25 +124,35 @@ def _refused(demo: Demo) -> list[Html]:
             _shown(query, caption=f"{_what(query)}, nearest {query.finding.matches[0].label}") for query in sample
         )
         out.append(
-            report.section(f"{REASONS[reason]}: {len(some)}", report.paragraph(counts, kind="soft"), sheet, level=3)
+            report.section(
+                f"{REASONS[reason].capitalize()}: {len(some)}", report.paragraph(counts, kind="soft"), sheet, level=3
+            )
         )
     return out or [report.paragraph("None: everything was answered.", kind="soft")]
 
 
 def _certain(demo: Demo) -> list[Html]:
+    parts: list[Html] = []
+    if demo.policy:
+        stated = np.array([query.finding.answer.probability for query in demo.queries])
+        parts += [report.paragraph("By the probability that the best match is right.", kind="soft")]
+        parts += _sheets(demo, -stated, [chance(value) for value in stated])
     own = np.array([query.finding.uncertainty for query in demo.queries])
-    doubt, measure = own, "the query's own uncertainty, the sum of its variances"
-    if np.ptp(own) == 0:  # points have none
-        doubt = np.array([-(query.finding.answer.probability or 0.0) for query in demo.queries])
-        measure = "the probability that the best match is right: this model has no uncertainty of its own"
+    if np.ptp(own) > 0:
+        told = "By the picture's own uncertainty, the sum of its variances."
+        if demo.policy:
+            told += f" Its weight in the policy is {demo.policy.confidence.coefficients[-1]:.2f}."
+        parts += [report.paragraph(told, kind="soft"), *_sheets(demo, own, [f"{value:.3f}" for value in own])]
+    return parts or [report.paragraph("There is nothing to go by.", kind="soft")]
+
+
+def _sheets(demo: Demo, doubt: np.ndarray, told: Sequence[str]) -> list[Html]:
     order = np.argsort(doubt, kind="stable")
     sheets = []
     for title, rows in (("Most certain", order[:SHEET]), ("Least certain", order[::-1][:SHEET])):
-        shown = (
-            _shown(demo.queries[row], caption=f"{_what(demo.queries[row])}: {abs(doubt[row]):.3f}") for row in rows
-        )
-        sheets.append(report.section(title, report.pictures(shown), level=3))
-    return [report.paragraph(f"By {measure}.", kind="soft"), *sheets]
+        sheet = (_shown(demo.queries[row], caption=f"{_what(demo.queries[row])}: {told[row]}") for row in rows)
+        sheets.append(report.section(title, report.pictures(sheet), level=3))
+    return sheets
 
 
 def _reliability(demo: Demo) -> Html:
@@ -159,11 +173,11 @@ def _reliability(demo: Demo) -> Html:
         curve = metrics.reliability(probability, outcome, bins=BINS)
         caption = (
             f"P({what}), {len(outcome):,} cases. Expected calibration error {error:.3f} ({BINS} equal-width bins), "
-            f"Brier score {metrics.brier(probability, outcome):.3f}. Larger dots hold more cases."
+            f"Brier score {metrics.brier(probability, outcome):.3f}. Larger dots: more cases; bars: 95 % intervals."
         )
         drawn.append(
             report.figure(
-                plots.reliability_figure({"as stated": curve}, name=f"reliability-{name}"),
+                plots.reliability_figure(curve, name=f"reliability-{name}"),
                 alt=f"Reliability of P({what}): expected calibration error {error:.3f}",
                 caption=caption,
             )
@@ -178,8 +192,10 @@ def _risk(demo: Demo) -> Html:
     scores = {
         "top-1 similarity": (-demo.plain.similarity, plain_wrong),
         "margin": (-demo.plain.margin, plain_wrong),
-        "uncertainty of the query": (np.array([query.finding.uncertainty for query in demo.queries]), wrong),
     }
+    own = np.array([query.finding.uncertainty for query in demo.queries])
+    if np.ptp(own) > 0:
+        scores["uncertainty of the query"] = (own, wrong)
     if demo.policy:
         stated = np.array([query.finding.answer.probability for query in demo.queries])
         scores = {"howsure": (-stated, wrong)} | scores
@@ -191,8 +207,8 @@ def _risk(demo: Demo) -> Html:
         report.figure(
             plots.risk_coverage_figure(curves, max_error=MAX_ERROR),
             alt="Error among answers against coverage; area under each curve: " + "; ".join(curves),
-            caption="Known and unknown queries, answered from the surest on. The number is the area under the curve: small is good. "
-            "Saying the nearest label is an error for every unknown.",
+            caption="Known and unknown queries, answered from the surest on; to name an unknown is an error. "
+            "The number is the area under the curve: small is good.",
         )
     )
 
@@ -204,8 +220,8 @@ def _map(demo: Demo) -> Html:
         report.figure(
             drawn,
             alt="Map of the embedding: gallery digits in groups, unknown digits as crosses among and between them",
-            caption=f"The two main directions of {demo.gallery.belief.dim}. What is apart here is apart; what meets here may "
-            "still be apart in the others. Circles: one standard deviation.",
+            caption=f"The two main directions of {demo.gallery.belief.dim}. What is apart here is apart; what "
+            "meets here may still be apart in the others. Circles, where there are any: one standard deviation.",
         )
     )
 
@@ -215,7 +231,8 @@ def _facts(demo: Demo) -> Html:
     return report.facts(
         {
             "data": f"scikit-learn's digits; gallery and training {len(demo.gallery.images)} pictures of 0 to 7",
-            "model": f"{card['recipe']['method']}, {card['dim']} dimensions, {card['backbone']}, weights {demo.embedder.fingerprint}",
+            "model": f"{card['recipe']['method']}, {card['dim']} dimensions, {card['backbone']}",
+            "weights": demo.embedder.fingerprint,
             "validation recall@1": f"{card['validation']['recall_at_1']:.4f} after epoch {card['validation']['epoch']}",
             "tolerated error": f"{MAX_ERROR:g} with confidence {CONFIDENCE:g}",
             "seed": demo.seed,
@@ -232,6 +249,12 @@ def _shown(query: Query, *, caption: object) -> Html:
 
 def _what(query: Query) -> str:
     return f"a {query.label}" + (f" ({query.harm})" if query.harm else "")
+
+
+def _told(query: Query) -> str:
+    words, why = said(query)
+    told = f"shows {_what(query)}; said {words}, P(right) {chance(query.finding.answer.probability)}"
+    return told + (f" ({why})" if why else "")
 
 
 def _spread(items: Sequence[Query], count: int) -> list[Query]:

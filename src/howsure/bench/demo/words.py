@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from howsure.bench.demo.run import HOWSURE, NEAREST, PROMISED, Demo, Query
+from howsure.bench.demo.steps import HOWSURE, NEAREST, PROMISED, Demo, Query
 from howsure.decide import REASONS
 
-__all__ = ["examples", "headline", "promise", "said", "share", "surest_first"]
+__all__ = ["chance", "examples", "headline", "promise", "said", "share", "surest_first"]
 
 
 def headline(demo: Demo) -> str:
     """The point of it in two sentences."""
     plain, ours = (demo.row(name).over(*PROMISED) for name in (NEAREST, HOWSURE))
+    foreign = demo.row(NEAREST).tallies["unknown"].asked
     bad, less = (demo.row(name).tallies["corrupted"] for name in (NEAREST, HOWSURE))
     return (
-        f"Of {plain.asked} digits, {demo.row(NEAREST).tallies['unknown'].asked} of a kind never seen, the nearest "
-        f"neighbour names {plain.wrong} wrongly ({share(plain.error)}); howsure answers {share(ours.coverage)} of "
-        f"them and is wrong in {ours.wrong} answers ({share(ours.error)}). On {bad.asked} corrupted digits it is "
-        f"{bad.wrong} wrong answers against {less.wrong}."
+        f"Asked about {plain.asked} digits, {foreign} of them of kinds it never saw, "
+        f"a nearest neighbour gives {plain.wrong} wrong answers ({share(plain.error)}). howsure gives {ours.wrong} "
+        f"({share(ours.error)} of its answers), and answers {share(ours.coverage)}. On {bad.asked} corrupted digits "
+        f"it is {bad.wrong} wrong answers against {less.wrong}."
     )
 
 
@@ -25,29 +26,24 @@ def promise(demo: Demo) -> str:
     if demo.policy is None:
         return f"Nothing is promised, so nothing is answered: {demo.no_policy}."
     made = demo.policy.certificate
-    answers = "match and unknown" if demo.policy.unknown_at is not None else "match"
-    alone = (
-        ""
-        if demo.policy.unknown_at is not None
-        else " The data could not prove a rule for answering unknown: such queries end as not sure."
+    rule = "match or unknown" if demo.policy.unknown_at is not None else "match"
+    told = (
+        f"Promised: at most {share(made.max_error)} of the answers ({rule}) are wrong, with confidence "
+        f"{share(made.confidence)}, for queries like the {made.n} that tested it, {share(made.unknown_rate)} of them "
+        f"unknown, in this gallery of {made.gallery}. "
     )
+    if demo.policy.unknown_at is None:
+        told += "No rule for the answer unknown could be proved on so few; what looks unknown ends as not sure. "
     return (
-        f"Promised: at most {share(made.max_error)} of the answers ({answers}) are wrong, with {share(made.confidence)} "
-        f"confidence, for queries like the {made.n} that tested it ({share(made.unknown_rate)} of them unknown) against "
-        f"this gallery of {made.gallery}. Their own bound was {share(made.error_bound)}.{alone} Corrupted digits are "
-        f"not like them: nothing is promised there, the table shows what happened."
+        told + "Corrupted digits are not like those queries: nothing is promised there, the table shows what happens."
     )
 
 
-def said(query: Query) -> str:
-    """What howsure said about a query, in words."""
+def said(query: Query) -> tuple[str, str]:
+    """What howsure said about a query, and why, in words."""
     answer = query.finding.answer
-    best = query.finding.matches[0]
-    chance = "" if answer.probability is None else f", P(best match is right) = {answer.probability:.3f}"
-    if answer.kind == "match":
-        return f"match: {best.label}{chance}"
-    words = "unknown" if answer.kind == "unknown" else "not sure"
-    return f"{words}: {REASONS[answer.reason or 'no_close_match']}{chance}"
+    words = {"match": f"match: {query.finding.matches[0].label}", "unknown": "unknown", "not_sure": "not sure"}
+    return words[answer.kind], REASONS[answer.reason] if answer.reason else ""
 
 
 def examples(demo: Demo) -> list[Query]:
@@ -68,6 +64,17 @@ def examples(demo: Demo) -> list[Query]:
 def surest_first(query: Query) -> tuple[float, str]:
     """A key that sorts by the probability that the best match is right, the highest first."""
     return -(query.finding.answer.probability or 0.0), str(query.path)
+
+
+def chance(probability: float | None) -> str:
+    """A probability with three digits, never rounded to certainty; a dash where there is none.
+
+    >>> chance(0.99999), chance(0.5), chance(None)
+    ('>0.999', '0.500', '-')
+    """
+    if probability is None:
+        return "-"
+    return ">0.999" if probability > 0.9995 else "<0.001" if probability < 0.0005 else f"{probability:.3f}"
 
 
 def share(value: float | None) -> str:

@@ -90,7 +90,7 @@ class Demo:
 def run(
     out: Path,
     *,
-    method: str = "gaussian",
+    method: str = "point",
     seed: int = 0,
     epochs: int | None = None,
     device: str = "cpu",
@@ -98,12 +98,12 @@ def run(
 ) -> Demo:
     """Do all of it below `out`. A directory that an earlier demo made is replaced; any other is refused."""
     require_matplotlib()
+    recipe = recipe_for("digits").but(method=method, seed=seed, epochs=epochs)
     prepare(out)
     seconds: dict[str, float] = {}
     timed = _timed(stage, seconds)
     with timed("writing pictures", 1):
         write_pictures(out / "pictures", seed=seed)
-    recipe = recipe_for("digits").but(method=method, seed=seed, epochs=epochs)
     reference = data.load(out / "pictures" / "gallery")
     with timed("training", recipe.epochs) as bar:
         embedder = _trained(reference, recipe, out=out / "model", device=device, bar=bar)

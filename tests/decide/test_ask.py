@@ -1,0 +1,93 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from decide.policies import policy
+from howsure.decide import Finding, Policy, ask
+from howsure.embeddings import Gaussian
+from howsure.index import Index
+from howsure.match import Matcher
+
+
+def belief(*places: float) -> Gaussian:
+    """Items on a line, all equally sure."""
+    return Gaussian(torch.tensor(places)[:, None], torch.full((len(places), 1), 0.1))
+
+
+@pytest.fixture
+def gallery(tmp_path: Path) -> Iterator[Index]:
+    """Two of ann near 0, one of bob near 3, and two nameless items near 6."""
+    with Index.create(tmp_path / "gallery") as index:
+        index.add(
+            ["a1", "a2", "b1", "n1", "n2"], belief(0.0, 0.1, 3.0, 6.0, 6.1), labels=["ann", "ann", "bob", None, None]
+        )
+        yield index
+
+
+def easy() -> Policy:
+    """As by hand, but the pair's log-odds are 10 at distance 0."""
+    return replace(policy(), matcher=Matcher(scale=4.0, offset=2.5, base_rate=0.1))
+
+
+def test_a_match(gallery: Index) -> None:
+    (found,) = ask(gallery, belief(0.02), policy=easy(), k=2)
+    assert found.answer.kind == "match"
+    assert [match.id for match in found.matches] == ["a1", "a2"]
+    assert [match.label for match in found.matches] == ["ann", "ann"]
+    best = found.matches[0]
+    assert best.distance == pytest.approx((0.02**2 + 0.02) ** 0.5, rel=1e-4)
+    assert best.probability == pytest.approx(easy().matcher.probability(torch.tensor(best.distance)).item(), rel=1e-4)
+    assert found.uncertainty == pytest.approx(0.01)
+    assert found.exact
+
+
+def test_far_from_everything_is_unknown(gallery: Index) -> None:
+    (found,) = ask(gallery, belief(30.0), policy=easy())
+    assert (found.answer.kind, found.answer.reason) == ("unknown", "no_close_match")
+    assert len(found.matches) == 5
+
+
+def doubtful() -> Policy:
+    """Never sure, and every distance is usual: what is left are conflicts and thin galleries."""
+    return replace(
+        policy(unknown_at=None), match_at=1e9, limits=replace(policy().limits, neighbour_distance=1e9, margin=1.0)
+    )
+
+
+def reason(found: Finding) -> str | None:
+    return found.answer.reason
+
+
+def test_items_without_a_label_are_identities_of_their_own(gallery: Index) -> None:
+    """Between two pictures of ann there is no conflict; between two nameless items there is."""
+    ann, nameless = ask(gallery, belief(0.05, 6.05), policy=doubtful())
+    assert reason(ann) == "no_close_match"
+    assert reason(nameless) == "conflict"
+
+
+def test_one_reference_is_a_thin_gallery(gallery: Index) -> None:
+    (bob,) = ask(gallery, belief(3.0), policy=doubtful())
+    assert reason(bob) == "thin_gallery"
+
+
+def test_without_a_policy_nothing_is_sure(gallery: Index) -> None:
+    (bare,) = ask(gallery, belief(0.0), policy=None)
+    assert (bare.answer.kind, bare.answer.reason, bare.answer.probability) == ("not_sure", "not_calibrated", None)
+    assert bare.matches[0].probability is None
+    (linked,) = ask(gallery, belief(0.0), policy=None, matcher=Matcher(4.0, 2.0, 0.5))
+    assert linked.answer == bare.answer
+    assert linked.matches[0].probability is not None
+
+
+def test_an_empty_gallery_knows_nobody(gallery: Index) -> None:
+    gallery.remove(gallery.ids())
+    (found,) = ask(gallery, belief(0.0), policy=easy())
+    assert (found.answer.kind, found.matches) == ("unknown", ())
+
+
+def test_more_matches_than_items(gallery: Index) -> None:
+    (found,) = ask(gallery, belief(0.0), policy=easy(), k=100)
+    assert len(found.matches) == 5

@@ -143,8 +143,8 @@ def test_no_hiding_where_there_are_strangers() -> None:
 def test_a_stranger_is_a_name_the_gallery_lacks_or_none() -> None:
     queries = pictures(900, np.random.default_rng(6), strangers=0.3)
     nameless = [name if name in GALLERY.labels else None for name in queries.labels]
-    without = calibrate(queries.belief, nameless, GALLERY.belief, GALLERY.labels, max_error=0.1)
-    assert without == made(queries, max_error=0.1)
+    without = calibrate(queries.belief, nameless, GALLERY.belief, GALLERY.labels, max_error=0.2)
+    assert without == made(queries, max_error=0.2)
 
 
 def test_tolerating_more_answers_more() -> None:

@@ -18,9 +18,8 @@ GRID = np.arange(1, 51) / 50
 def test_against_a_plain_walk(seed: int, n: int, risk: float, start: int, max_error: float) -> None:
     rng = np.random.default_rng(seed)
     uncertainty, error = rng.random(n).round(2), rng.random(n) < risk
-    rule = {"max_error": max_error, "confidence": 0.9, "start": start}
-    ours = certify(uncertainty, error, GRID, **rule)
-    wanted = references.widest_threshold(uncertainty, error, GRID, **rule)
+    ours = certify(uncertainty, error, GRID, max_error=max_error, confidence=0.9, starts=[start])
+    wanted = references.widest_threshold(uncertainty, error, GRID, max_error=max_error, confidence=0.9, start=start)
     assert (None if ours is None else (ours.threshold, ours.accepted, ours.errors)) == wanted
     if ours is not None:
         assert ours.errors / ours.accepted <= ours.error_bound <= max_error + 1e-9
@@ -37,10 +36,25 @@ def test_the_walk_ends_at_the_first_failure() -> None:
     """Bad between .3 and .5, perfect beyond: the good end must not be reached over the bad middle."""
     uncertainty = np.linspace(0, 1, 2_000)
     error = (uncertainty > 0.3) & (uncertainty < 0.5) & (np.arange(2_000) % 2 == 0)
-    found = certify(uncertainty, error, GRID, max_error=0.05, confidence=0.95, start=5)
+    found = certify(uncertainty, error, GRID, max_error=0.05, confidence=0.95, starts=[5])
     assert found is not None
     assert 0.3 <= found.threshold < 0.4
-    assert certify(uncertainty, error, GRID, max_error=0.05, confidence=0.95, start=24) is None
+    assert certify(uncertainty, error, GRID, max_error=0.05, confidence=0.95, starts=[24]) is None
+
+
+def test_walks_share_the_risk_and_the_widest_wins() -> None:
+    """Two walks are two walks at half the risk each; the bad middle stops the first, the second starts beyond it."""
+    uncertainty = np.linspace(0, 1, 20_000)
+    error = (uncertainty > 0.3) & (uncertainty < 0.35) & (np.arange(20_000) % 2 == 0)
+    options = {"max_error": 0.05, "confidence": 0.95}
+    low, high = (certify(uncertainty, error, GRID, **options, starts=[start]) for start in (5, 40))
+    both = certify(uncertainty, error, GRID, **options, starts=[5, 40])
+    alone = certify(uncertainty, error, GRID, max_error=0.05, confidence=0.975, starts=[40])
+    assert low is not None
+    assert high is not None
+    assert low.threshold < 0.35 < high.threshold
+    assert both == alone
+    assert both == certify(uncertainty, error, GRID, **options, starts=[5, 40, 40])
 
 
 def test_nothing_accepted_proves_nothing() -> None:
@@ -89,7 +103,7 @@ def test_the_guarantee_holds_where_the_naive_threshold_breaks(world: str) -> Non
         error = rng.random(1_000) < risk(uncertainty)
         naive = references.empirical_threshold(uncertainty, error, max_error=EPSILON)
         naive_broken += naive > 0 and true_error(risk, naive) > EPSILON
-        rule = certify(uncertainty, error, GRID, max_error=EPSILON, confidence=1 - DELTA, start=24)
+        rule = certify(uncertainty, error, GRID, max_error=EPSILON, confidence=1 - DELTA, starts=[24])
         found += rule is not None
         broken += rule is not None and true_error(risk, rule.threshold) > EPSILON
     allowed = DELTA + 3 * (DELTA * (1 - DELTA) / REPEATS) ** 0.5

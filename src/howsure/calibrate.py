@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from howsure.errors import CalibrationError, InputError
 from howsure.match import Matcher
 from howsure.numerics.logistic import Logistic, fit_logistic
 
-__all__ = ["Certified", "calibrate", "certify", "least_count"]
+__all__ = ["Certified", "calibrate", "certify", "least_count", "widest_threshold"]
 
 FIT_SHARE = 1 / 3  # of the queries fit probabilities and fix the thresholds; the rest test them
 PAIRS = 500_000
@@ -46,23 +47,23 @@ def certify(
     *,
     max_error: float,
     confidence: float,
-    start: int = 0,
+    starts: Sequence[int] = (0,),
 ) -> Certified | None:
     """The largest threshold t of `grid` such that, among items with uncertainty <= t, errors are at most `max_error`.
 
-    From `start` the walk goes up while P(Binomial(accepted, max_error) <= errors) is at most 1 - confidence, and ends
-    at the first failure, so one confidence covers all thresholds together. Neither grid nor start may depend on these
-    items. None if the walk fails at once.
+    From each start the walk goes up while P(Binomial(accepted, max_error) <= errors) is at most its share of
+    1 - confidence, and ends at the first failure; so one confidence covers all thresholds and starts together. Neither
+    grid nor starts may depend on these items. None if every walk fails at once.
     """
     accepted, errors = _accepted(np.asarray(uncertainty, float), np.asarray(error, bool), np.asarray(grid, float))
-    passes = (accepted > 0) & (binom.cdf(errors, accepted, max_error) <= 1 - confidence)
-    passed = len(grid) - start if passes[start:].all() else int(np.argmin(passes[start:]))
-    if not passed:
+    level = (1 - confidence) / len({*starts})
+    passes = (accepted > 0) & (binom.cdf(errors, accepted, max_error) <= level)
+    ends = [start + int(np.argmin(np.append(passes[start:], False))) - 1 for start in starts if passes[start]]
+    if not ends:
         return None
-    best = start + passed - 1
-    n, k = int(accepted[best]), int(errors[best])
-    bound = float(beta.ppf(confidence, k + 1, n - k)) if k < n else 1.0
-    return Certified(float(grid[best]), n, k, bound)
+    n, k = int(accepted[max(ends)]), int(errors[max(ends)])
+    bound = float(beta.ppf(1 - level, k + 1, n - k)) if k < n else 1.0
+    return Certified(float(grid[max(ends)]), n, k, bound)
 
 
 def _accepted(uncertainty: np.ndarray, error: np.ndarray, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,11 +119,18 @@ def calibrate(
     log_odds = link.log_odds(evidence.features())
 
     level = 1 - (1 - confidence) / (2 if not known.all() else 1)  # two rules share the risk of being wrong
-    rule = {"max_error": max_error, "confidence": level}
-    match = _certify_rule(-log_odds, ~right, fit, test, **rule)
+    prove = partial(
+        widest_threshold,
+        fit=fit,
+        test=test,
+        max_error=max_error,
+        confidence=level,
+        ceiling=0.0,  # each rule stays on its own side of even odds
+    )
+    match = prove(-log_odds, ~right)
     if match is None:
-        raise _no_promise(len(test), ~right[test], log_odds[test], **rule)
-    unknown = _certify_rule(log_odds, known, fit, test, **rule) if not known.all() else None
+        raise _no_promise(len(test), ~right[test], log_odds[test], max_error=max_error, confidence=level)
+    unknown = None if known.all() else prove(log_odds, known)
 
     certificate = Certificate(
         max_error=max_error,
@@ -147,26 +155,27 @@ def calibrate(
     )
 
 
-def _certify_rule(
+def widest_threshold(
     uncertainty: np.ndarray,
     error: np.ndarray,
+    *,
     fit: np.ndarray,
     test: np.ndarray,
-    *,
     max_error: float,
     confidence: float,
+    ceiling: float = math.inf,
 ) -> Certified | None:
-    """One rule, on the sure side of even odds. The fitting queries fix the thresholds and where the walk starts."""
-    sure = uncertainty[fit] <= 0
-    if not sure.any():
+    """`certify` on the items `test`; the items `fit` fix where walks start, and thresholds, none above `ceiling`."""
+    low = uncertainty[fit][uncertainty[fit] <= ceiling]
+    if not len(low):
         return None
-    grid = np.unique(np.append(np.quantile(uncertainty[fit][sure], np.arange(0.02, 1, 0.02)), 0.0))
+    grid = np.unique(np.append(np.quantile(low, np.arange(0.02, 1, 0.02)), min(ceiling, low.max())))
     accepted, errors = _accepted(uncertainty[fit], error[fit], grid)
-    # Start where the fitting queries foresee the clearest proof: enough items, few errors.
+    # Where the fitting items foresee the clearest proof; and half-way, in case they were lucky.
     share = len(test) / len(fit)
     foreseen = binom.logcdf((errors + 0.5) * share, np.maximum(accepted * share, 1).astype(int), max_error)
-    start = int(np.argmin(foreseen))
-    return certify(uncertainty[test], error[test], grid, max_error=max_error, confidence=confidence, start=start)
+    starts = [int(np.argmin(foreseen)), int(np.searchsorted(accepted, accepted[-1] / 2))]
+    return certify(uncertainty[test], error[test], grid, max_error=max_error, confidence=confidence, starts=starts)
 
 
 def _fit_matcher(

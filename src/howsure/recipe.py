@@ -69,8 +69,17 @@ class Recipe(BaseModel):
             raise InputError(f"recipe: {where}", expected=first["msg"].lower(), got=repr(first["input"])) from error
 
     def but(self, **changes: Any) -> Recipe:
-        """The same recipe with some keys changed; None leaves a key as it is."""
-        return Recipe.of(self.model_dump() | {key: value for key, value in changes.items() if value is not None})
+        """The same recipe with some keys changed; None leaves a key as it is.
+
+        A loss belongs to its method and options to their loss, so another method or loss starts from its own defaults.
+        """
+        wanted = {key: value for key, value in changes.items() if value is not None}
+        kept = self.model_dump()
+        if wanted.get("method", self.method) != self.method:
+            kept |= {"loss": None, "loss_options": {}, "miner": "all"}
+        if wanted.get("loss", self.loss) != self.loss:
+            kept |= {"loss_options": {}}
+        return Recipe.of(kept | wanted)
 
     def differences(self, other: Recipe) -> list[str]:
         """The keys in which two recipes differ, as `key: mine -> theirs`."""

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from howsure.calibrate import certify
+from howsure.calibrate import FIT_SHARE, widest_threshold
 from howsure.compare import expected_similarity
 from howsure.decide import Finding
 from howsure.embeddings import Embedding
 
 __all__ = ["Nearest", "Row", "Tally", "Verdicts", "certified_threshold", "nearest", "rows_of", "verdicts_of"]
-
-GRID_SHARE = 1 / 3  # of the calibration queries place the thresholds; the rest test them
-STARTS = (0.25, 0.5)
 
 
 @dataclass(frozen=True)
@@ -82,28 +79,10 @@ def nearest(query: Embedding, gallery: Embedding, identities: Sequence[str]) -> 
 def certified_threshold(
     uncertainty: np.ndarray, error: np.ndarray, *, max_error: float, confidence: float, seed: int
 ) -> float | None:
-    """The widest threshold on any score that `certify` proves; None if it proves none.
-
-    Some of the queries place the thresholds, the others test them. Two walks, from a quarter and from half of all
-    queries on, share the risk of being wrong.
-    """
-    order = np.random.default_rng(seed).permutation(len(uncertainty))
-    place, test = np.split(order, [round(GRID_SHARE * len(order))])
-    levels = np.arange(0.02, 1.001, 0.02)
-    grid = np.quantile(uncertainty[place], levels)
-    level = 1 - (1 - confidence) / len(STARTS)
-    walks = [
-        certify(
-            uncertainty[test],
-            error[test],
-            grid,
-            max_error=max_error,
-            confidence=level,
-            start=int(np.searchsorted(levels, share)),
-        )
-        for share in STARTS
-    ]
-    return max((walk.threshold for walk in walks if walk), default=None)
+    """The widest threshold on any score that can be proved as howsure's own is; None if none can."""
+    fit, test = np.split(np.random.default_rng(seed).permutation(len(error)), [round(FIT_SHARE * len(error))])
+    proved = widest_threshold(uncertainty, error, fit=fit, test=test, max_error=max_error, confidence=confidence)
+    return proved.threshold if proved else None
 
 
 def verdicts_of(findings: Sequence[Finding], labels: Sequence[str], *, unknown: Sequence[bool]) -> Verdicts:

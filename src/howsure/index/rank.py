@@ -15,8 +15,8 @@ from howsure.index.layout import Layout
 SLACK = 16  # candidates beyond k: enough for the proof unless very many items are about equally near
 WIDEN = 4
 QUERIES = 256  # scanned together
-# Values compared together: few enough to stay in the cache, and for torch to keep to one thread. It would wake others for
-# more, and waiting for them costs more than all the arithmetic.
+# Values compared together: few enough to stay in the cache, and for torch to keep to one thread. For more it would wake
+# others, and waiting for them costs more than all the arithmetic.
 VALUES = 30_000
 
 

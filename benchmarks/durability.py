@@ -3,6 +3,7 @@
 What it said must be there. The change in flight is there whole or not at all. A snapshot damaged meanwhile is rebuilt.
 """
 
+import json
 import os
 import random
 import signal
@@ -147,13 +148,15 @@ def _outcomes(state: dict[str, str], seed: int, said: int) -> tuple[dict[str, st
 
 
 def _damage(gallery: Path, rng: random.Random) -> bool:
-    """Flip one byte of the snapshot, if there is one."""
-    for path in gallery.glob("snapshot-*.bin"):
-        data = bytearray(path.read_bytes())
-        data[rng.randrange(len(data))] ^= 0xFF
-        path.write_bytes(data)
-        return True
-    return False
+    """Flip one byte of the snapshot that the manifest names, if there is one. A kill may have left others behind."""
+    manifest = gallery / "snapshot.json"
+    if not manifest.exists():
+        return False
+    path = gallery / json.loads(manifest.read_text())["file"]
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 0xFF
+    path.write_bytes(data)
+    return True
 
 
 def _intact(index: Index) -> bool:

@@ -34,6 +34,7 @@ PUBLIC = {
     "expected_similarity",
     "expected_squared_distance",
     "match_probability",
+    "mutual_likelihood",
     "read_recipe",
     "recipe_for",
     "restore",

@@ -17,6 +17,7 @@ _HOME = {
     "restore": "embeddings",
     "expected_similarity": "compare",
     "expected_squared_distance": "compare",
+    "mutual_likelihood": "compare",
     "rms_distance": "compare",
     "Matcher": "match",
     "match_probability": "match",

@@ -7,14 +7,16 @@ and its view of the query means something only next to its own view of the galle
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 
-__all__ = ["expected_similarity", "expected_squared_distance", "rms_distance"]
+__all__ = ["expected_similarity", "expected_squared_distance", "mutual_likelihood", "rms_distance"]
 
 
 def expected_squared_distance(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
@@ -50,6 +52,31 @@ def expected_similarity(query: Embedding, gallery: Embedding, *, paired: bool = 
     return _mean_over_draws(one_draw, query, gallery, paired=paired)
 
 
+def mutual_likelihood(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
+    """log ∫ p(z) p'(z) dz of Gaussian beliefs: large where both may well lie at one place.
+
+    With gaps δ between the means and λ = variance + variance', it is -½ Σ(δ²/λ + log λ) - (D/2) log 2π.
+
+    >>> import torch
+    >>> from howsure import Gaussian
+    >>> a, b = Gaussian(torch.zeros(1, 1), torch.ones(1, 1)), Gaussian(torch.tensor([[0.0], [3.0]]), torch.ones(2, 1))
+    >>> mutual_likelihood(a, b)
+    tensor([[-1.2655, -3.5155]])
+    """
+
+    def one_draw(a: Embedding, b: Embedding) -> Tensor:
+        mean, variance = (a.mean, a.variance) if paired else (a.mean[:, None], a.variance[:, None])
+        total = variance + b.variance
+        if not (total > 0).all():
+            raise InputError(
+                "mutual likelihood", expected="beliefs with some variance", got="two points", fix="use rms_distance"
+            )
+        return -0.5 * ((mean - b.mean).square() / total + total.log() + math.log(2 * math.pi)).sum(-1)
+
+    total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.logaddexp)
+    return total - math.log(count)
+
+
 def aligned_draws(query: Embedding, gallery: Embedding) -> Iterator[tuple[Embedding, Embedding]]:
     """The draws of both sides, one by one; a side with a single draw meets every draw of the other."""
     left, right = query.by_draw(), gallery.by_draw()
@@ -67,6 +94,19 @@ def aligned_draws(query: Embedding, gallery: Embedding) -> Iterator[tuple[Embedd
 def _mean_over_draws(
     one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
 ) -> Tensor:
+    total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.add)
+    return total / count
+
+
+def _over_draws(
+    one_draw: Callable[[Embedding, Embedding], Tensor],
+    query: Embedding,
+    gallery: Embedding,
+    *,
+    paired: bool,
+    join: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[Tensor, int]:
+    """The comparisons of all draws joined, and how many there were."""
     if query.dim != gallery.dim:
         raise InputError(
             "dimension",
@@ -85,8 +125,8 @@ def _mean_over_draws(
     pairs = list(aligned_draws(query, gallery))
     total = one_draw(*pairs[0])
     for a, b in pairs[1:]:
-        total = total + one_draw(a, b)
-    return total / len(pairs)
+        total = join(total, one_draw(a, b))
+    return total, len(pairs)
 
 
 def _squared_gaps(a: Tensor, b: Tensor) -> Tensor:

@@ -28,7 +28,10 @@ class PointHead(nn.Module):
 
 
 class GaussianHead(nn.Module):
-    """A direction on the unit sphere and one scale per item, both linear in the features."""
+    """A direction on the unit sphere and one scale per item, both linear in the features.
+
+    The scale listens to the features and does not shape them, so it cannot trade accuracy for a good opinion of itself.
+    """
 
     LOG_VARIANCE = (-14.0, 4.0)
 
@@ -43,7 +46,7 @@ class GaussianHead(nn.Module):
 
     def forward(self, features: Tensor) -> Gaussian:
         """(N, M) features to Gaussians around points of the unit sphere."""
-        log_variance = self.log_variance(features).clamp(*self.LOG_VARIANCE)
+        log_variance = self.log_variance(features.detach()).clamp(*self.LOG_VARIANCE)
         return Gaussian(F.normalize(self.location(features), dim=-1), torch.exp(0.5 * log_variance))
 
 

@@ -40,7 +40,7 @@ class Recipe(BaseModel):
     channels: Literal[1, 3] = 3
     pixel_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     pixel_std: tuple[float, ...] = (0.25, 0.25, 0.25)
-    loss: str | None = None  # None: the method's own
+    loss: str = "contrastive"
     loss_options: dict[str, int | float] = {}
     miner: str = "all"
     epochs: Count = 8
@@ -71,12 +71,10 @@ class Recipe(BaseModel):
     def but(self, **changes: Any) -> Recipe:
         """The same recipe with some keys changed; None leaves a key as it is.
 
-        A loss belongs to its method and options to their loss, so another method or loss starts from its own defaults.
+        Options belong to their loss, so another loss starts from its own defaults.
         """
         wanted = {key: value for key, value in changes.items() if value is not None}
         kept = self.model_dump()
-        if wanted.get("method", self.method) != self.method:
-            kept |= {"loss": None, "loss_options": {}, "miner": "all"}
         if wanted.get("loss", self.loss) != self.loss:
             kept |= {"loss_options": {}}
         return Recipe.of(kept | wanted)

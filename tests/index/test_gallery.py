@@ -129,6 +129,22 @@ def test_one_writer_and_readers_that_keep_up(path, monkeypatch):
     reader.close()
 
 
+def test_a_reader_left_behind_by_a_snapshot_starts_from_it(path):
+    with Index.create(path) as writer:
+        writer.add(list("abc"), points(1, 2, 3))
+        writer.compact()
+        with Index.open(path) as reader:
+            assert reader.search(points(1), 1).ids.tolist() == [["a"]]
+            writer.remove(["a"])
+            writer.add(["b"], points(9))
+            writer.compact()
+            with sqlite3.connect(path / "gallery.sqlite") as db:
+                assert db.execute("SELECT count(*) FROM removed").fetchone() == (0,)  # nothing left to replay
+            db.close()
+            assert reader.search(points(1), 3).ids.tolist() == [["c", "b"]]
+            assert reader.embedding()[0] == ["c", "b"]
+
+
 def test_many_threads_share_a_reader_while_a_writer_writes(path):
     trouble = []
 

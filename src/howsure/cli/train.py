@@ -57,7 +57,7 @@ def train(
             say("stopped; the same command with --resume goes on from the last whole epoch")
             raise typer.Exit(130) from error
     report_skipped(done.skipped)
-    best = max(done.history, key=lambda epoch: epoch.recall_at_1)
+    best = max(done.history, key=lambda epoch: (epoch.recall_at_1, epoch.epoch))
     if as_json:
         print_json(
             {

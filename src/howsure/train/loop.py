@@ -13,13 +13,11 @@ from howsure import data
 from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
-from howsure.losses import build_loss
+from howsure.losses import MutualLikelihood, Together, build_loss
 from howsure.recipe import Recipe
 from howsure.train.events import Epoch, Step, Trained
 from howsure.train.state import State
 from howsure.train.validation import Validation, validation_split
-
-METHOD_LOSS = {"point": "contrastive", "gaussian": "csd"}
 
 
 def train(
@@ -54,7 +52,9 @@ def train(
         "pictures": {"training": len(rows), "validation": len(held), "skipped": len(decoded.skipped)},
     }
     if loss is None:
-        loss = build_loss(recipe.loss or METHOD_LOSS[recipe.method], miner=recipe.miner, options=recipe.loss_options)
+        loss = build_loss(recipe.loss, miner=recipe.miner, options=recipe.loss_options)
+        if recipe.method == "gaussian" and recipe.loss != "csd":  # which trains the scales too
+            loss = Together(loss, MutualLikelihood())
     loss = loss.to(device)
     optimizer = torch.optim.Adam([*embedder.parameters(), *loss.parameters()], lr=recipe.learning_rate)
     state = State(embedder, loss, optimizer, recipe)

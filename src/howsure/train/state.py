@@ -37,15 +37,15 @@ class State:
 
     @property
     def stale(self) -> bool:
-        """Whether the validation recall has not risen for `patience` epochs, or no batch has a gradient left."""
-        if self.history and self.history[-1].loss == 0:
-            return True
-        best = max(self.history, key=lambda e: e.recall_at_1, default=None)
-        return best is not None and self.epoch - best.epoch >= self.recipe.patience
+        """Whether the validation recall has been below its best for `patience` epochs, or no gradient is left."""
+        if not self.history:
+            return False
+        best = max(self.history, key=lambda epoch: (epoch.recall_at_1, epoch.epoch))
+        return self.history[-1].loss == 0 or self.epoch - best.epoch >= self.recipe.patience
 
     def finish(self, done: Epoch) -> bool:
-        """Note a whole epoch; True if it is the best so far."""
-        better = all(done.recall_at_1 > before.recall_at_1 for before in self.history)
+        """Note a whole epoch; True if it is the best so far, and among equals the later one is."""
+        better = all(done.recall_at_1 >= before.recall_at_1 for before in self.history)
         self.history.append(done)
         if better:
             self.best = _copied(self.embedder)

@@ -6,7 +6,7 @@ import torch
 
 import references
 from cases import CASES, diagonal, draws_of_gaussians, draws_of_points, point
-from howsure.compare import expected_similarity, expected_squared_distance, rms_distance
+from howsure.compare import expected_similarity, expected_squared_distance, mutual_likelihood, rms_distance
 from howsure.embeddings import Draws, Embedding, Gaussian, Point
 from howsure.errors import InputError
 
@@ -129,3 +129,31 @@ def test_gradient_of_the_squared_distance_is_finite_at_zero() -> None:
     place = torch.zeros(3, 2, requires_grad=True)
     expected_squared_distance(Point(place), Point(place)).sum().backward()
     assert np.isfinite(place.grad.numpy()).all()
+
+
+def test_mutual_likelihood_against_torch_distributions() -> None:
+    query, gallery = diagonal()[:2], diagonal()[::-1]
+    total = (query.variance[:, None] + gallery.variance).sqrt()
+    wanted = torch.distributions.Normal(gallery.mean, total).log_prob(query.mean[:, None]).sum(-1)
+    assert torch.allclose(mutual_likelihood(query, gallery), wanted)
+    assert torch.allclose(mutual_likelihood(query, gallery[:2], paired=True), wanted[[0, 1], [0, 1]])
+
+
+def test_mutual_likelihood_of_draws_is_averaged_as_a_likelihood() -> None:
+    a, b = draws_of_gaussians(), draws_of_gaussians()[::-1]
+    each = [mutual_likelihood(x, y).exp() for x, y in zip(a.by_draw(), b.by_draw(), strict=True)]
+    assert torch.allclose(mutual_likelihood(a, b), torch.stack(each).mean(0).log())
+
+
+def test_mutual_likelihood_is_large_for_near_beliefs_and_tolerates_doubt() -> None:
+    query = Gaussian(torch.zeros(1, 2), torch.full((1, 1), 0.1))
+    near, far, far_but_unsure = (
+        Gaussian(torch.full((1, 2), place), torch.full((1, 1), scale))
+        for place, scale in ((0.1, 0.1), (2.0, 0.1), (2.0, 2.0))
+    )
+    assert mutual_likelihood(query, near) > mutual_likelihood(query, far_but_unsure) > mutual_likelihood(query, far)
+
+
+def test_two_points_have_no_mutual_likelihood() -> None:
+    with pytest.raises(InputError, match="some variance"):
+        mutual_likelihood(point(), point())

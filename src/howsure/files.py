@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["sync_folder", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:

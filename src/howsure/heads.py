@@ -28,9 +28,10 @@ class PointHead(nn.Module):
 
 
 class GaussianHead(nn.Module):
-    """A direction on the unit sphere and one scale per item, both linear in the features.
+    """A Gaussian z ~ N(W φ + b, s² I), brought to the unit sphere: u = z/|z|, scale = s/|z| to first order.
 
-    The scale listens to the features and does not shape them, so it cannot trade accuracy for a good opinion of itself.
+    So little evidence, a short z, is a wide belief wherever s was learned. log s² is linear in the direction of the
+    features; it listens to them and does not shape them, so it cannot trade accuracy for a good opinion of itself.
     """
 
     LOG_VARIANCE = (-14.0, 4.0)
@@ -40,14 +41,16 @@ class GaussianHead(nn.Module):
         self.dim = dim
         self.location = nn.Linear(features, dim)
         self.log_variance = nn.Linear(features, 1)
-        # Start nearly sure, and equally sure of everything: total variance 0.05 on a sphere of radius 1.
+        # Start with one opinion about everything: total variance 0.05 where |z| = 1.
         nn.init.zeros_(self.log_variance.weight)
         nn.init.constant_(self.log_variance.bias, math.log(0.05 / dim))
 
     def forward(self, features: Tensor) -> Gaussian:
         """(N, M) features to Gaussians around points of the unit sphere."""
-        log_variance = self.log_variance(features.detach()).clamp(*self.LOG_VARIANCE)
-        return Gaussian(F.normalize(self.location(features), dim=-1), torch.exp(0.5 * log_variance))
+        z = self.location(features)
+        length = z.detach().norm(dim=-1, keepdim=True).clamp_min(1e-6)
+        log_variance = self.log_variance(F.normalize(features.detach(), dim=-1)) - 2 * length.log()
+        return Gaussian(F.normalize(z, dim=-1), torch.exp(0.5 * log_variance.clamp(*self.LOG_VARIANCE)))
 
 
 HEADS: dict[str, type[PointHead] | type[GaussianHead]] = {"point": PointHead, "gaussian": GaussianHead}

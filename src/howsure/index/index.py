@@ -13,7 +13,7 @@ import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import GalleryError, GalleryLockedError, InputError
-from howsure.index.engines.snapshot import sync_directory
+from howsure.files import sync_folder
 from howsure.index.items import Item, checked_ids, checked_items, checked_json
 from howsure.index.keys import item_keys
 from howsure.index.layout import Layout
@@ -75,8 +75,8 @@ class Index:
                 )
             index._store.create(family, notes)
             index._store.take_note(writer=os.getpid())
-            sync_directory(directory)
-            sync_directory(directory.absolute().parent)
+            sync_folder(directory)
+            sync_folder(directory.absolute().parent)
         except BaseException:
             index._disconnect()
             raise

@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from howsure.files import sync_folder
+
 MANIFEST = "snapshot.json"
 CHUNK = 1 << 22
 
@@ -115,13 +117,4 @@ def _publish(file: BinaryIO, path: Path) -> None:
     file.flush()
     os.fsync(file.fileno())
     Path(file.name).rename(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -165,8 +168,10 @@ def _commands(done: Demo) -> list[str]:
     """Three things to type, on pictures that are there."""
     first = {query.kind: shlex.quote(str(query.path)) for query in reversed(done.queries)}
     model, gallery, known = (shlex.quote(str(done.folder / name)) for name in ("model", "gallery", "pictures/known"))
+    # As it was called: a demo run from a fresh clone has no howsure on the path.
+    howsure = "howsure" if shutil.which("howsure") else shlex.quote(os.path.relpath(sys.argv[0]))
     return [
-        f"howsure search {gallery} {first['unknown']}",
-        f"howsure search {gallery} {first['corrupted']}",
-        f"howsure evaluate {model} {known}",
+        f"{howsure} search {gallery} {first['unknown']}",
+        f"{howsure} search {gallery} {first['corrupted']}",
+        f"{howsure} evaluate {model} {known}",
     ]

@@ -46,7 +46,6 @@ def test_unknown_key_suggests() -> None:
         ("epochs", 1.5),
         ("epochs", "3"),
         ("epochs", True),
-        ("method", "laplace"),
         ("channels", 2),
         ("learning_rate", -1),
         ("learning_rate", float("nan")),

@@ -32,7 +32,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    method: Literal["point", "gaussian"] = "point"
+    method: str = "point"  # a key of howsure.train.methods.METHODS
     backbone: str = "resnet"
     dim: Count = 64
     height: Count = 64

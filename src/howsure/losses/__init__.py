@@ -10,10 +10,20 @@ from torch import nn
 
 from howsure.errors import InputError
 from howsure.losses.csd import ClosedFormSampledDistance
+from howsure.losses.features import ReadsFeatures
 from howsure.losses.means import OnMeans
 from howsure.losses.pfe import MutualLikelihood, Together
 
-__all__ = ["LOSSES", "MINERS", "ClosedFormSampledDistance", "MutualLikelihood", "OnMeans", "Together", "build_loss"]
+__all__ = [
+    "LOSSES",
+    "MINERS",
+    "ClosedFormSampledDistance",
+    "MutualLikelihood",
+    "OnMeans",
+    "ReadsFeatures",
+    "Together",
+    "build_loss",
+]
 
 LOSSES = ("contrastive", "triplet", "csd")
 MINERS = ("all", "easy", "semihard", "hard", "hardest")

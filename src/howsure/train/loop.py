@@ -10,12 +10,14 @@ import torch
 from torch import nn
 
 from howsure import data
+from howsure.backbones import feature_count
 from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
-from howsure.losses import MutualLikelihood, Together, build_loss
+from howsure.losses import ReadsFeatures
 from howsure.recipe import Recipe
 from howsure.train.events import Epoch, Step, Trained
+from howsure.train.methods import Setting, method_named
 from howsure.train.state import State
 from howsure.train.validation import Validation, validation_split
 
@@ -44,7 +46,8 @@ def train(
     classes, labels = np.unique([str(decoded.images.labels[row]) for row in rows], return_inverse=True)
     validation = Validation(decoded.pixels[held], [str(decoded.images.labels[row]) for row in held], spec)
 
-    embedder = Embedder(recipe.backbone, recipe.method, spec, dim=recipe.dim).to(device)
+    method = method_named(recipe.method)
+    embedder = Embedder(recipe.backbone, method.head, spec, dim=recipe.dim).to(device)
     embedder.card |= {
         "recipe": recipe.model_dump(),
         "classes": classes.tolist(),
@@ -52,9 +55,8 @@ def train(
         "pictures": {"training": len(rows), "validation": len(held), "skipped": len(decoded.skipped)},
     }
     if loss is None:
-        loss = build_loss(recipe.loss, miner=recipe.miner, options=recipe.loss_options)
-        if recipe.method == "gaussian" and recipe.loss != "csd":  # which trains the scales too
-            loss = Together(loss, MutualLikelihood())
+        width = feature_count(embedder.backbone, (spec.channels, spec.height, spec.width))
+        loss = method.loss(Setting(recipe, classes=len(classes), features=width))
     loss = loss.to(device)
     optimizer = torch.optim.Adam([*embedder.parameters(), *loss.parameters()], lr=recipe.learning_rate)
     state = State(embedder, loss, optimizer, recipe)
@@ -72,7 +74,10 @@ def train(
         total = 0.0
         for step, batch in enumerate(batches.epoch(state.epoch), 1):
             pixels = spec.normalise(decoded.pixels[rows[batch]].to(device))
-            value = loss(embedder(pixels), torch.from_numpy(labels[batch]).to(device))
+            target = torch.from_numpy(labels[batch]).to(device)
+            features = embedder.backbone(pixels)
+            belief = embedder.head(features)
+            value = loss(belief, target, features) if isinstance(loss, ReadsFeatures) else loss(belief, target)
             if not torch.isfinite(value):
                 raise TrainingError(
                     f"the loss became {value.item()} in epoch {state.epoch + 1}, batch {step}",

@@ -1,4 +1,4 @@
-"""Features to beliefs. A head is a small module that maps (N, M) features to an `Embedding`."""
+"""Features to Gaussians on the unit sphere."""
 
 from __future__ import annotations
 
@@ -8,23 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from howsure.embeddings import Gaussian, Point
-from howsure.errors import InputError
-
-__all__ = ["HEADS", "GaussianHead", "PointHead", "build_head"]
-
-
-class PointHead(nn.Module):
-    """One linear layer to the unit sphere: z = W φ + b, u = z/|z|."""
-
-    def __init__(self, features: int, dim: int):
-        super().__init__()
-        self.dim = dim
-        self.location = nn.Linear(features, dim)
-
-    def forward(self, features: Tensor) -> Point:
-        """(N, M) features to points on the unit sphere."""
-        return Point(F.normalize(self.location(features), dim=-1))
+from howsure.embeddings import Gaussian
 
 
 class GaussianHead(nn.Module):
@@ -51,15 +35,3 @@ class GaussianHead(nn.Module):
         length = z.detach().norm(dim=-1, keepdim=True).clamp_min(1e-6)
         log_variance = self.log_variance(F.normalize(features.detach(), dim=-1)) - 2 * length.log()
         return Gaussian(F.normalize(z, dim=-1), torch.exp(0.5 * log_variance.clamp(*self.LOG_VARIANCE)))
-
-
-HEADS: dict[str, type[PointHead] | type[GaussianHead]] = {"point": PointHead, "gaussian": GaussianHead}
-
-
-def build_head(name: str, features: int, dim: int) -> nn.Module:
-    """The head of that name."""
-    if name not in HEADS:
-        raise InputError("head", expected=" or ".join(HEADS), got=repr(name))
-    if dim < 1:
-        raise InputError("dim", expected="at least 1", got=str(dim))
-    return HEADS[name](features, dim)

@@ -1,0 +1,25 @@
+"""Features to beliefs: a head is a small module that maps (N, M) features to an `Embedding`; one file each."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from howsure.errors import InputError
+from howsure.heads.gaussian import GaussianHead
+from howsure.heads.point import PointHead
+
+__all__ = ["HEADS", "GaussianHead", "PointHead", "build_head"]
+
+HEADS: dict[str, type[nn.Module]] = {
+    "point": PointHead,
+    "gaussian": GaussianHead,
+}
+
+
+def build_head(name: str, features: int, dim: int) -> nn.Module:
+    """The head of that name."""
+    if name not in HEADS:
+        raise InputError("head", expected=" or ".join(HEADS), got=repr(name))
+    if dim < 1:
+        raise InputError("dim", expected="at least 1", got=str(dim))
+    return HEADS[name](features, dim)

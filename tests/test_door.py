@@ -21,6 +21,7 @@ PUBLIC = {
     "Encoded",
     "Finding",
     "Gaussian",
+    "GaussianMixture",
     "HowsureError",
     "Index",
     "InputSpec",
@@ -29,8 +30,10 @@ PUBLIC = {
     "Point",
     "Policy",
     "Recipe",
+    "VonMisesFisher",
     "ask",
     "cat",
+    "expected_match_probability",
     "expected_similarity",
     "expected_squared_distance",
     "match_probability",
@@ -39,6 +42,7 @@ PUBLIC = {
     "recipe_for",
     "restore",
     "rms_distance",
+    "self_mismatch",
 }
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "numpy", "scipy", "sklearn", "faiss", "PIL", "matplotlib", "pytorch_metric_learning", "safetensors")

@@ -3,19 +3,25 @@ import math
 import pytest
 import torch
 
-from howsure.embeddings import Embedding
+from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
-from howsure.heads import HEADS, GaussianHead, PointHead, build_head
+from howsure.heads import HEADS, GaussianHead, NormHead, PointHead, VonMisesFisherHead, build_head
 
 FEATURES = torch.randn(6, 10, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_features_become_beliefs_on_the_sphere(name: str) -> None:
+def test_features_become_beliefs(name: str) -> None:
     belief = build_head(name, 10, 4)(FEATURES)
     assert isinstance(belief, Embedding)
-    assert belief.family == name
     assert belief.mean.shape == (6, 4)
+    assert belief.checked() is belief
+
+
+@pytest.mark.parametrize("name", ["point", "gaussian"])
+def test_means_lie_on_the_sphere(name: str) -> None:
+    belief = build_head(name, 10, 4)(FEATURES)
+    assert belief.family == name
     assert torch.allclose(belief.mean.norm(dim=-1), torch.ones(6), atol=1e-6)
 
 
@@ -65,8 +71,102 @@ def test_extreme_features_keep_the_scale_in_bounds(bias: float, log_variance: fl
     assert head(FEATURES).scale.max().item() == pytest.approx(math.exp(log_variance / 2))
 
 
+# Hedged heads
+
+
+@pytest.mark.parametrize(("name", "family"), [("free-point", "point"), ("hedged", "gaussian"), ("hedged-2", "mixture")])
+def test_places_are_linear_and_free(name: str, family: str) -> None:
+    head = build_head(name, 10, 4)
+    assert head(FEATURES).family == family
+    z = head.location(FEATURES)
+    assert torch.allclose(head(FEATURES).tensors()["location"].flatten(1), z)
+    assert z.norm(dim=-1).std() > 0.01
+
+
+@pytest.mark.parametrize("name", ["hedged", "hedged-2"])
+def test_hedged_scales_start_equal_one_for_each_dimension_and_stay_in_bounds(name: str) -> None:
+    head = build_head(name, 10, 4)
+    scale = head(FEATURES).tensors()["scale"]
+    assert scale.shape[-1] == 4
+    assert torch.allclose(scale, torch.tensor(math.exp(-1)))
+    for bias, log_variance in ((1e4, 6.0), (-1e4, -10.0)):
+        torch.nn.init.constant_(head.log_variance.bias, bias)
+        assert torch.allclose(head(FEATURES).tensors()["scale"], torch.tensor(math.exp(log_variance / 2)))
+
+
+def test_two_modes_have_equal_weight_and_places_of_their_own() -> None:
+    belief = build_head("hedged-2", 10, 4)(FEATURES)
+    log_weights, means, _ = belief.components()
+    assert torch.allclose(log_weights.exp(), torch.tensor(0.5))
+    apart = (means[:, 0] - means[:, 1]).norm(dim=-1)
+    assert (apart > 0).all()
+    assert apart.max() < 0.5 * means.norm(dim=-1).mean()  # side by side at the start
+
+
+# Heads on the sphere
+
+
+@pytest.mark.parametrize("name", ["vmf", "norm"])
+def test_directions_are_normalised_and_concentrations_grow_with_evidence(name: str) -> None:
+    head = build_head(name, 10, 4).eval()
+    head.location.bias.data.zero_()
+    belief, fainter = head(FEATURES), head(FEATURES / 2)
+    assert belief.family == "vmf"
+    z = FEATURES @ head.location.weight.T
+    assert torch.allclose(belief.direction, z / z.norm(dim=-1, keepdim=True), atol=1e-6)
+    assert torch.allclose(fainter.direction, belief.direction, atol=1e-6)
+    power = {"vmf": 4, "norm": 2}[name]
+    assert torch.allclose(power * fainter.concentration, belief.concentration, rtol=1e-4)
+    assert (fainter.uncertainty > belief.uncertainty).all()
+    with pytest.raises(InputError, match="2 or more"):
+        build_head(name, 10, 1)
+
+
+def test_norm_is_the_concentration() -> None:
+    head = NormHead(10, 4)
+    assert torch.allclose(head(FEATURES).concentration, head.location(FEATURES).norm(dim=-1))
+
+
+def test_vmf_head_starts_at_an_expected_cosine_of_a_half_for_the_typical_picture() -> None:
+    head = VonMisesFisherHead(10, 4)
+    belief = head(FEATURES)
+    squared = head.location(FEATURES).square().sum(-1)
+    typical = belief.concentration * squared.mean() / squared
+    assert torch.allclose(VonMisesFisher(belief.direction, typical).confidence, torch.tensor(0.5), atol=1e-5)
+    assert head.typical.item() == pytest.approx(squared.mean().item())
+    before = head.eval().typical.clone()
+    head(10 * FEATURES)
+    assert torch.equal(head.typical, before)
+    assert torch.equal(VonMisesFisherHead(10, 4).eval().typical, torch.tensor(0.0))
+
+
+def test_concentrations_do_not_shape_the_features() -> None:
+    features = FEATURES.clone().requires_grad_()
+    belief = VonMisesFisherHead(10, 4)(features)
+    assert torch.autograd.grad(belief.concentration.sum(), features, allow_unused=True)[0] is None
+
+
+def test_concentrations_stay_below_the_cap_and_come_down_again() -> None:
+    head = VonMisesFisherHead(10, 4)
+    torch.nn.init.constant_(head.log_concentration.bias, 1e4)
+    belief = head(FEATURES)
+    assert torch.allclose(belief.confidence, torch.tensor(0.9999), atol=1e-6)
+    belief.concentration.sum().backward()
+    assert head.log_concentration.bias.grad > 0
+    torch.nn.init.constant_(head.log_concentration.bias, -1e4)
+    assert not head(FEATURES).checked().confidence.any()
+
+
+def test_no_features_are_no_direction() -> None:
+    for name in ("vmf", "norm"):
+        head = build_head(name, 10, 4)
+        head.location.bias.data.zero_()
+        with pytest.raises(InputError, match="no direction"):
+            head(torch.zeros(2, 10)).checked()
+
+
 def test_unknown_head_and_impossible_size() -> None:
     with pytest.raises(InputError, match="point or gaussian"):
-        build_head("vmf", 10, 4)
+        build_head("nothing", 10, 4)
     with pytest.raises(InputError, match="at least 1"):
         build_head("point", 10, 0)

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from cases import draws_of_gaussians
+from cases import CASES, diagonal, draws_of_gaussians, draws_of_mixtures, isotropic, mixture, point
 from howsure.compare import rms_distance
+from howsure.embeddings import Draws, Embedding, Gaussian, GaussianMixture, Point
 from howsure.errors import CalibrationError, InputError
-from howsure.match import Matcher, match_probability
+from howsure.match import Matcher, expected_match_probability, match_probability, self_mismatch
 
 
 def simulated(n: int, *, scale: float, offset: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -129,3 +130,129 @@ def test_match_probability_is_the_link_on_the_distance() -> None:
     assert torch.equal(match_probability(matcher, e, e[:2]), matcher.probability(rms_distance(e, e[:2])))
     paired = match_probability(matcher, e, e[::-1], paired=True)
     assert torch.equal(paired, matcher.probability(rms_distance(e, e[::-1], paired=True)))
+
+
+# Expected match probability
+
+LINK = Matcher(scale=3.0, offset=4.0, base_rate=0.5)
+FAMILIES = pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
+
+
+def sampled_match(matcher: Matcher, query: Embedding, gallery: Embedding, *, seed: int = 0) -> torch.Tensor:
+    """The mean link over pairs of samples, draw by draw."""
+    generator = torch.Generator().manual_seed(seed)
+    pairs = zip(query.by_draw(), gallery.by_draw(), strict=True)
+    drawn = [(a.sample(20_000, generator), b.sample(20_000, generator)) for a, b in pairs]
+    return torch.stack([matcher.probability((a - b).norm(dim=-1)).mean(0) for a, b in drawn]).mean(0)
+
+
+@FAMILIES
+def test_expected_match_against_samples(make) -> None:
+    e, other = make(), make()[::-1]
+    got = expected_match_probability(LINK, e, other, paired=True)
+    assert torch.allclose(got, sampled_match(LINK, e, other), atol=0.04)  # the worst of the isotropic stand-in
+
+
+@pytest.mark.parametrize("scale", [1.0, 5.0, 20.0])
+def test_expected_match_against_plain_integration(scale: float) -> None:
+    """One scale in two dimensions: a fine grid over the difference of the two places."""
+    a = Gaussian(torch.tensor([[0.2, 0.1]]).double(), torch.tensor([[0.5]]).double())
+    b = Gaussian(torch.tensor([[1.0, -0.4]]).double(), torch.tensor([[0.3]]).double())
+    axis = torch.linspace(-6, 6, 2401, dtype=torch.float64)
+    x, y = torch.meshgrid(axis, axis, indexing="ij")
+    matcher = Matcher(scale, 0.8 * scale, 0.5)
+    density = torch.exp(-((x + 0.8) ** 2 + (y - 0.5) ** 2) / (2 * 0.34)) / (2 * np.pi * 0.34)
+    wanted = (density * matcher.probability((x**2 + y**2).sqrt())).sum() * 0.005**2
+    assert expected_match_probability(matcher, a, b).item() == pytest.approx(wanted.item(), abs=2e-5)
+
+
+def test_expected_match_of_mixtures_is_the_sum_over_pairs_of_components() -> None:
+    e, other = mixture(), mixture()[::-1]
+    wanted = torch.zeros(len(e), dtype=torch.float64)
+    for c in range(2):
+        for d in range(2):
+            weight = e.weights[:, c] * other.weights[:, d]
+            a, b = (Gaussian(m.location[:, k], m.scale[:, k]) for m, k in ((e, c), (other, d)))
+            wanted += weight * expected_match_probability(LINK, a, b, paired=True)
+    assert torch.allclose(expected_match_probability(LINK, e, other, paired=True), wanted, atol=1e-3)
+
+
+def test_expected_match_of_points_is_the_plain_link() -> None:
+    assert torch.allclose(expected_match_probability(LINK, point(), point()), match_probability(LINK, point(), point()))
+
+
+def test_expected_match_is_averaged_over_draws() -> None:
+    e = draws_of_mixtures()
+    one_by_one = [expected_match_probability(LINK, draw, draw) for draw in e.by_draw()]
+    assert torch.allclose(expected_match_probability(LINK, e, e), torch.stack(one_by_one).mean(0), atol=1e-3)
+
+
+@FAMILIES
+def test_blocks_and_rows_change_nothing(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    e, few = make(), make()[:3]
+    table = expected_match_probability(LINK, few, e)
+    assert table.shape == (3, len(e))
+    assert ((table >= 0) & (table <= 1)).all()
+    assert torch.allclose(expected_match_probability(LINK, few, e[:3], paired=True), table.diagonal(), atol=1e-4)
+    monkeypatch.setattr("howsure.match.BLOCK", 300)
+    assert torch.allclose(expected_match_probability(LINK, few, e), table, atol=1e-12)
+    assert expected_match_probability(LINK, few[:0], e).shape == (0, len(e))
+    assert expected_match_probability(LINK, few, e[:0]).shape == (3, 0)
+
+
+def test_thousands_of_queries_fit() -> None:
+    many = Gaussian(torch.randn(1_000, 2), torch.full((1_000, 1), 0.1))
+    assert expected_match_probability(LINK, many, many[:300]).shape == (1_000, 300)
+
+
+def test_expected_match_falls_with_distance() -> None:
+    """Exact quadrature and stand-in alike; two points beside a belief are no trap for the stand-in."""
+    start = Gaussian(torch.zeros(1, 2), torch.zeros(1, 2))
+    place = torch.stack([torch.linspace(0, 3, 20), torch.zeros(20)], 1)
+    for scale in ([0.3, 0.3], [0.3, 0.8], [0.0, 0.0], [0.0, 0.4]):
+        p = expected_match_probability(LINK, start, Gaussian(place, torch.tensor(scale).expand(20, 2)))
+        assert torch.isfinite(p).all()
+        assert (p.diff() < 0).all()
+    mixed = Gaussian(torch.zeros(2, 2), torch.tensor([[0.0, 0.0], [0.1, 0.5]]))
+    assert expected_match_probability(LINK, start, mixed)[0, 0].item() == pytest.approx(expit(4.0), abs=1e-6)
+
+
+def test_beliefs_of_different_kinds_meet() -> None:
+    p = expected_match_probability(LINK, draws_of_gaussians(), mixture())
+    assert p.shape == (5, 5)
+    with pytest.raises(InputError, match="dimension"):
+        expected_match_probability(LINK, point(), Point(torch.zeros(1, 7).double()))
+    with pytest.raises(InputError, match="as many"):
+        expected_match_probability(LINK, point(), point()[:2], paired=True)
+
+
+# Self-mismatch
+
+
+@pytest.mark.parametrize("make", [isotropic, diagonal, mixture], ids=["one scale", "per dimension", "mixture"])
+def test_self_mismatch_is_that_of_two_independent_copies(make) -> None:
+    assert torch.allclose(self_mismatch(LINK, make()), 1 - sampled_match(LINK, make(), make()), atol=0.04)
+    twice = expected_match_probability(LINK, make(), make(), paired=True)
+    assert torch.allclose(self_mismatch(LINK, make()), 1 - twice, atol=1e-12)
+
+
+def test_self_mismatch_rises_with_doubt() -> None:
+    scale = torch.linspace(0, 2, 30)[:, None]
+    eta = self_mismatch(LINK, Gaussian(torch.zeros(30, 3), scale))
+    assert (eta.diff() > 0).all()
+    assert eta[0].item() == pytest.approx(expit(-4.0))
+    apart = GaussianMixture(torch.zeros(30, 2), scale[:, None] * torch.eye(2), torch.full((30, 2, 1), 0.2))
+    assert (self_mismatch(LINK, apart).diff() > 0).all()
+
+
+def test_small_self_mismatch_keeps_its_digits() -> None:
+    """In single precision 1 - p would be 0."""
+    sure = Matcher(scale=3.0, offset=30.0, base_rate=0.5)
+    eta = self_mismatch(sure, Gaussian(torch.zeros(2, 2), torch.tensor([[0.1], [0.2]])))
+    assert 0 < eta[0] < eta[1] < 1e-10
+
+
+def test_self_mismatch_of_draws_sets_each_against_the_next() -> None:
+    places = torch.tensor([[[0.0], [1.0], [3.0]]])
+    wanted = np.mean([1 - expit(4 - 3 * gap) for gap in (1, 2, 3)])
+    assert self_mismatch(LINK, Draws(Point(places))).item() == pytest.approx(wanted, rel=1e-5)

@@ -52,7 +52,7 @@ def test_unknown_key_suggests() -> None:
         ("validation_share", 0.5),
         ("classes_per_batch", 1),
         ("pixel_mean", ["a"]),
-        ("loss_options", {"margin": "wide"}),
+        ("loss_options", {"margin": [0.1]}),
         ("seed", -1),
     ],
 )

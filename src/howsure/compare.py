@@ -35,7 +35,7 @@ def expected_squared_distance(query: Embedding, gallery: Embedding, *, paired: b
         spread = a.uncertainty[:, None] + b.uncertainty
         return _squared_gaps(a.mean, b.mean) + spread
 
-    return _mean_over_draws(one_draw, query, gallery, paired=paired)
+    return mean_over_draws(one_draw, query, gallery, paired=paired)
 
 
 def rms_distance(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
@@ -49,7 +49,7 @@ def expected_similarity(query: Embedding, gallery: Embedding, *, paired: bool = 
     def one_draw(a: Embedding, b: Embedding) -> Tensor:
         return (a.mean * b.mean).sum(-1) if paired else a.mean @ b.mean.T
 
-    return _mean_over_draws(one_draw, query, gallery, paired=paired)
+    return mean_over_draws(one_draw, query, gallery, paired=paired)
 
 
 def mutual_likelihood(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
@@ -91,9 +91,10 @@ def aligned_draws(query: Embedding, gallery: Embedding) -> Iterator[tuple[Embedd
     return zip(left * (count // len(left)), right * (count // len(right)), strict=True)
 
 
-def _mean_over_draws(
+def mean_over_draws(
     one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
 ) -> Tensor:
+    """A comparison of single draws, averaged over the draws of both sides."""
     total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.add)
     return total / count
 

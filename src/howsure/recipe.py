@@ -41,7 +41,7 @@ class Recipe(BaseModel):
     pixel_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     pixel_std: tuple[float, ...] = (0.25, 0.25, 0.25)
     loss: str = "contrastive"
-    loss_options: dict[str, int | float] = {}
+    loss_options: dict[str, int | float | str] = {}
     miner: str = "all"
     epochs: Count = 8
     classes_per_batch: Annotated[int, Field(ge=2)] = 16

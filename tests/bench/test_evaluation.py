@@ -64,6 +64,31 @@ def test_an_uncertainty_that_knows_the_errors_beats_one_that_is_constant():
     assert values(belief, labels)["aurc_uncertainty"] is None
 
 
+def test_doubt_that_predicts_errors_is_honest_and_its_opposite_is_not():
+    belief, labels = clusters(1.0, each=60)
+    near = neighbours(belief, belief, leave_one_out=True)
+    wrong = np.array(labels)[near.positions[:, 0]] != np.array(labels)
+    noise = np.random.default_rng(0).random(len(wrong))
+    for sign, honest in ((1, True), (-1, False)):
+        scale = torch.from_numpy(1e-4 * np.exp(sign * (wrong + noise)))[:, None]
+        got = values(Gaussian(belief.mean, scale), labels)
+        assert (got["r_auroc_uncertainty"] > 0.9) == honest
+        assert (got["kendall_accuracy_uncertainty"] > 0.5) == honest
+        assert (got["kendall_ap_uncertainty"] > 0) == honest
+        assert got["r_auroc_margin"] > 0.6
+
+
+def test_what_the_data_do_not_define_has_a_reason():
+    belief, labels = clusters(0.01)
+    rows = {metric.name: metric for metric in evaluate(belief, labels)}
+    assert rows["r_auroc_margin"].value is None
+    assert "only true ones" in rows["r_auroc_margin"].convention
+    assert rows["kendall_accuracy_margin"].value is None
+    assert "1 in all 20 bins" in rows["kendall_accuracy_margin"].convention
+    assert rows["r_auroc_uncertainty"].value is None
+    assert "the same for every query" in rows["r_auroc_uncertainty"].convention
+
+
 def test_foreign_items_far_away_are_found_and_base_rate_is_named():
     belief, labels = clusters(0.5)
     foreign = Point(belief.mean[:50] + 20)

@@ -3,6 +3,7 @@ import pytest
 from PIL import Image
 
 from howsure.data import CORRUPTIONS, corrupt
+from howsure.data.corruptions import CONTRAST
 from howsure.errors import InputError
 
 
@@ -12,11 +13,23 @@ def corner(width: int = 32, height: int = 24, mode: str = "L") -> Image.Image:
     return Image.fromarray(pixels).convert(mode)
 
 
-def change(image: Image.Image, kind: str, severity: int) -> float:
-    """Mean pixel difference over many seeds: one occlusion may hit what it looks like."""
-    before = np.asarray(image, float)
-    after = [corrupt(image, kind, severity=severity, rng=np.random.default_rng(seed)) for seed in range(40)]
-    return float(np.mean([np.abs(np.asarray(one, float) - before).mean() for one in after]))
+def scene(seed: int) -> Image.Image:
+    """Waves in random directions, and an edge: fine and coarse detail, as a photograph has."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:30, :40]
+    waves = [rng.uniform(20, 60) * np.sin(rng.uniform(-0.8, 0.8) * x + rng.uniform(-0.8, 0.8) * y) for _ in range(4)]
+    edge = 40 * (x * rng.normal() + y * rng.normal() > 0)
+    return Image.fromarray(np.clip(100 + sum(waves) + edge, 0, 255).astype(np.uint8))
+
+
+def change(kind: str, severity: int) -> float:
+    """Mean pixel difference over many pictures: one alone may happen to suit a corruption."""
+    changes = []
+    for seed in range(40):
+        before = scene(seed)
+        after = corrupt(before, kind, severity=severity, rng=np.random.default_rng(seed))
+        changes.append(np.abs(np.asarray(after, float) - np.asarray(before, float)).mean())
+    return float(np.mean(changes))
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
@@ -33,7 +46,7 @@ def test_another_generator_gives_another_picture(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
 def test_every_step_of_severity_changes_more(kind: str) -> None:
-    changes = [change(corner(), kind, severity) for severity in range(1, 6)]
+    changes = [change(kind, severity) for severity in range(1, 6)]
     assert changes[0] > 0
     assert np.all(np.diff(changes) > 0)
 
@@ -60,6 +73,28 @@ def test_noise_has_the_stated_spread() -> None:
     grey = Image.new("L", (200, 200), 128)
     made = np.asarray(corrupt(grey, "noise", severity=1, rng=np.random.default_rng(1)), float)
     assert made.std() == pytest.approx(0.08 * 255, rel=0.03)
+
+
+@pytest.mark.parametrize("severity", range(1, 6))
+def test_contrast_leaves_the_mean_and_the_stated_share_of_the_spread(severity: int) -> None:
+    before = np.asarray(scene(0), float)
+    after = np.asarray(corrupt(scene(0), "contrast", severity=severity, rng=np.random.default_rng(0)), float)
+    assert after.mean() == pytest.approx(before.mean(), abs=0.5)
+    assert after.std() / before.std() == pytest.approx(CONTRAST[severity - 1], abs=0.01)
+
+
+def test_resolution_forgets_detail_and_keeps_the_mean() -> None:
+    board = Image.fromarray((255 * (np.indices((40, 40)).sum(0) % 2)).astype(np.uint8))
+    made = np.asarray(corrupt(board, "resolution", severity=1, rng=np.random.default_rng(0)), float)
+    np.testing.assert_allclose(made, 127.5, atol=1)  # each pixel of the small copy saw two white and two black ones
+
+
+def test_jpeg_works_in_blocks() -> None:
+    """At the worst quality an 8 x 8 block of a slope keeps little more than its mean."""
+    slope = Image.fromarray(np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1)))
+    made = np.asarray(corrupt(slope, "jpeg", severity=5, rng=np.random.default_rng(0)), float)
+    within, across = np.abs(np.diff(made[0]))[np.arange(63) % 8 != 7].mean(), np.abs(np.diff(made[0]))[7::8].mean()
+    assert across > 4 > within
 
 
 def test_mistakes_are_named() -> None:

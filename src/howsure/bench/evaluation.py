@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ __all__ = ["Metric", "Neighbours", "evaluate", "neighbours"]
 DEPTH = 64  # neighbours looked at
 FAR = 50  # the neighbour whose distance says how lonely an item is
 PAIRS = 10_000
+BINS = 20
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def evaluate(
         *_retrieval(relevant, total),
         *_verification(belief, codes, seed=seed),
         *_selective(doubts, error=~relevant[:, 0]),
+        *_honesty(belief, codes, doubts, correct=relevant[:, 0], seed=seed),
         *(_calibration(belief, codes, matcher, seed=seed) if matcher else []),
         *(_detection(belief, doubts, ood) if ood is not None else []),
     ]
@@ -150,6 +153,37 @@ def _selective(doubts: dict[str, np.ndarray], *, error: np.ndarray) -> list[Metr
         out.append(Metric(f"e_aurc_{name}", metrics.e_aurc(score, error), f"AURC above the oracle's; {how}"))
         out.append(Metric(f"accuracy_at_80_{name}", metrics.accuracy_at_coverage(score, ~error, 0.8), how))
     return out
+
+
+def _honesty(
+    belief: Embedding, codes: np.ndarray, doubts: dict[str, np.ndarray], *, correct: np.ndarray, seed: int
+) -> list[Metric]:
+    """Does doubt predict a wrong answer, query by query and over bins?"""
+    a, b = _pairs(codes, seed=seed)
+    same = codes[a] == codes[b]
+    similarity = -rms_distance(belief[a], belief[b], paired=True).double().numpy()
+    bins = f"Kendall's tau-b over {BINS} bins, +1 = falls as doubt grows"
+    out = []
+    for name, score in doubts.items():
+        if np.ptp(score) == 0:
+            out.append(Metric(f"r_auroc_{name}", None, "the same for every query: it cannot rank them"))
+            continue
+        how = f"{name} of queries with a wrong nearest neighbour against the others; ties count half"
+        out.append(_defined(f"r_auroc_{name}", partial(metrics.r_auroc, score, correct), how))
+        tau = partial(metrics.kendall_over_bins, score, correct, bins=BINS)
+        out.append(_defined(f"kendall_accuracy_{name}", tau, f"{bins}; accuracy of the nearest neighbour"))
+        tau = partial(metrics.kendall_over_bins_ap, score[a] + score[b], same, similarity, bins=BINS)
+        how = f"{bins}; verification_ap of {len(a)} pairs, sorted by the sum of the two"
+        out.append(_defined(f"kendall_ap_{name}", tau, how))
+    return out
+
+
+def _defined(name: str, measure: Callable[[], float], how: str) -> Metric:
+    """A metric, or the reason why the data do not define it."""
+    try:
+        return Metric(name, measure(), how)
+    except InputError as error:
+        return Metric(name, None, f"not defined here: {error}")
 
 
 def _calibration(belief: Embedding, codes: np.ndarray, matcher: Matcher, *, seed: int) -> list[Metric]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, Seed, Strict, device, print_json, progress, report_skipped, skipped_json
+from howsure.cli.console import Json, Seed, Strict, device, print_json, progress, report_skipped, say, skipped_json
 from howsure.errors import InputError
 
 
@@ -15,6 +15,9 @@ def evaluate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model directory.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled pictures that the model was not trained on.")],
     ood: Annotated[str | None, typer.Option(help="Pictures of another kind, to be told apart.")] = None,
+    sheets: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write pictures of the most and the least certain items there.")
+    ] = None,
     seed: Seed = 0,
     strict: Strict = False,
     as_json: Json = False,
@@ -22,11 +25,13 @@ def evaluate(
     """Measure a model: retrieval, verification, selective prediction, calibration, detection of foreign pictures."""
     from howsure import data as pictures
     from howsure.bench.evaluation import evaluate as measure
+    from howsure.bench.sheets import sheets_folder, write_sheets
     from howsure.decide import Policy
     from howsure.embedder import Embedder, Encoded
     from howsure.match import Matcher
 
     embedder = Embedder.load(model).to(device())
+    folder = sheets_folder(sheets) if sheets else None
 
     def encoded(source: str) -> Encoded:
         images = pictures.load(source)
@@ -49,6 +54,7 @@ def evaluate(
         ood=foreign.embedding if foreign else None,
         seed=seed,
     )
+    written = write_sheets(folder, known.images, known.embedding) if folder else []
     if as_json:
         print_json(
             {
@@ -57,6 +63,7 @@ def evaluate(
                 "ood": foreign.images.name if foreign else None,
                 "pictures": len(known.images),
                 "metrics": {row.name: {"value": row.value, "convention": row.convention} for row in rows},
+                "sheets": [str(file) for file in written],
                 "skipped": skipped_json([*known.skipped, *(foreign.skipped if foreign else ())]),
             }
         )
@@ -64,3 +71,5 @@ def evaluate(
     width = max(len(row.name) for row in rows)
     for row in rows:
         print(f"{row.name:<{width}}  {'-' if row.value is None else f'{row.value:.4f}':>8}  {row.convention}")
+    for file in written:
+        say(f"wrote {file}")

@@ -11,6 +11,7 @@ from howsure.cli.console import Json, Strict, device, print_json, progress, repo
 from howsure.errors import ModelError
 
 if TYPE_CHECKING:
+    from howsure.embedder import Embedder
     from howsure.recipe import Recipe
 
 
@@ -19,7 +20,12 @@ def train(
         str, typer.Argument(metavar="DATA", help="A folder of folders, a CSV or JSONL of path,label, or a set.")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model directory to write.")],
-    method: Annotated[str | None, typer.Option(help="point, or gaussian: with a scale for every picture.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="point; gaussian: with a scale for every picture; pfe, ranking, ...")
+    ] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="A model to keep: pfe or ranking add uncertainty, no place moves.")
+    ] = None,
     dim: Annotated[int | None, typer.Option(help="Dimensions of the embedding.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the pictures, at most.", min=1)] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.", min=0)] = None,
@@ -36,10 +42,12 @@ def train(
     _check_free(out, resume=resume)
     from howsure import data as pictures
     from howsure import train as training
+    from howsure.embedder import Embedder
     from howsure.train import Epoch, Step
 
+    origin = Embedder.load(start) if start else None
     images = pictures.load(data)
-    settings = _recipe(data, recipe, out, resume=resume).but(
+    settings = _recipe(data, recipe, out, resume=resume, origin=origin).but(
         method=method, dim=dim, epochs=epochs, seed=seed, loss=loss, miner=miner
     )
     say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes; {settings.method}, {settings.dim}-D")
@@ -52,7 +60,9 @@ def train(
                 say(f"epoch {event.epoch}: loss {event.loss:.4f}, validation recall@1 {event.recall_at_1:.4f}")
 
         try:
-            done = training.train(images, settings, out=out, resume=resume, strict=strict, device=device(), tell=tell)
+            done = training.train(
+                images, settings, out=out, resume=resume, strict=strict, device=device(), start=origin, tell=tell
+            )
         except KeyboardInterrupt as error:
             say("stopped; the same command with --resume goes on from the last whole epoch")
             raise typer.Exit(130) from error
@@ -67,6 +77,7 @@ def train(
                 "epochs": len(done.history),
                 "history": [vars(epoch) for epoch in done.history],
                 "recipe": settings.model_dump(),
+                "origin": done.embedder.card.get("origin"),
                 "classes": len(done.embedder.card["classes"]),
                 "skipped": skipped_json(done.skipped),
             }
@@ -83,9 +94,12 @@ def _check_free(out: Path, *, resume: bool) -> None:
         raise ModelError(f"{out}", expected="a directory to write", got="a file", fix="use another name")
 
 
-def _recipe(data: str, file: Path | None, out: Path, *, resume: bool) -> Recipe:
+def _recipe(data: str, file: Path | None, out: Path, *, resume: bool, origin: Embedder | None) -> Recipe:
     from howsure.recipe import read_recipe, recipe_for
     from howsure.train import stored_recipe
+    from howsure.train.start import network_of
 
-    begun = stored_recipe(out) if resume and file is None else None
-    return begun or (read_recipe(file) if file else recipe_for(data))
+    if file:
+        return read_recipe(file)
+    begun = stored_recipe(out) if resume else None
+    return begun or recipe_for(data).but(**(network_of(origin) if origin else {}))

@@ -6,6 +6,7 @@ are. What is random comes from the given generator alone.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +21,9 @@ __all__ = ["CORRUPTIONS", "corrupt"]
 NOISE = (0.08, 0.16, 0.24, 0.32, 0.40)  # standard deviation, as a share of the full range
 BLUR = (0.06, 0.09, 0.12, 0.16, 0.20)  # radius, as a share of the shorter side
 OCCLUSION = (0.10, 0.18, 0.26, 0.34, 0.42)  # area of the hidden rectangle, as a share of the picture
+CONTRAST = (0.6, 0.42, 0.29, 0.2, 0.12)  # what is left of every pixel's distance from the mean
+RESOLUTION = (0.5, 0.38, 0.27, 0.19, 0.13)  # sides of the small copy, as a share of the picture's
+JPEG = (25, 15, 9, 5, 2)  # quality, out of 100
 
 
 def corrupt(image: Image.Image, kind: str, *, severity: int, rng: np.random.Generator) -> Image.Image:
@@ -58,8 +62,30 @@ def _occlusion(image: Image.Image, level: int, rng: np.random.Generator) -> Imag
     return Image.fromarray(pixels)
 
 
+def _contrast(image: Image.Image, level: int, _rng: np.random.Generator) -> Image.Image:
+    """Pulled towards the mean of each channel."""
+    pixels = np.asarray(image, float)
+    mean = pixels.mean((0, 1))
+    return Image.fromarray(np.rint(mean + CONTRAST[level] * (pixels - mean)).astype(np.uint8))
+
+
+def _resolution(image: Image.Image, level: int, _rng: np.random.Generator) -> Image.Image:
+    """Averaged down to a small copy, and stretched back."""
+    small = [max(1, round(RESOLUTION[level] * length)) for length in image.size]
+    return image.resize((small[0], small[1]), Image.Resampling.BOX).resize(image.size, Image.Resampling.BILINEAR)
+
+
+def _jpeg(image: Image.Image, level: int, _rng: np.random.Generator) -> Image.Image:
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=JPEG[level])
+    return decode(file.getvalue())
+
+
 CORRUPTIONS: dict[str, Callable[[Image.Image, int, np.random.Generator], Image.Image]] = {
     "noise": _noise,
     "blur": _blur,
     "occlusion": _occlusion,
+    "contrast": _contrast,
+    "resolution": _resolution,
+    "jpeg": _jpeg,
 }

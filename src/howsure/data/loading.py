@@ -14,7 +14,7 @@ from howsure.errors import DataError
 
 __all__ = ["load"]
 
-_SET = re.compile(r"(?P<name>[\w-]+)(?::(?P<split>\w+))?")
+_SET = re.compile(r"(?P<name>[\w-]+)(?::(?P<split>[\w-]+))?")
 
 
 def load(source: str | Path, *, root: Path | None = None) -> ImageSet:
@@ -25,7 +25,7 @@ def load(source: str | Path, *, root: Path | None = None) -> ImageSet:
     | `photos/` | all below it; the label is the first folder on the way |
     | `list.csv`, `.tsv`, `.jsonl` | those named in the column `path`, with `label` and `id` if given |
     | `new.jpg` | this one |
-    | `digits`, `cifar10:test`, `cub:all` | a published set below `root`, else `$HOWSURE_DATA`; bare = `:train` |
+    | `digits`, `cifar10:test`, `cub:all` | a published set below `root`, else `$HOWSURE_DATA`; bare = for training |
     | any of these with `@8,9` or `@!8,9` | only the labels 8 and 9, or all but them |
 
     The name of a set goes before a folder of the same name; `./digits` is the folder.

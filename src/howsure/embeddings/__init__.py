@@ -3,6 +3,8 @@
 from howsure.embeddings.base import Embedding, cat, restore
 from howsure.embeddings.draws import Draws
 from howsure.embeddings.gaussian import Gaussian
+from howsure.embeddings.mixture import GaussianMixture
 from howsure.embeddings.point import Point
+from howsure.embeddings.von_mises_fisher import VonMisesFisher
 
-__all__ = ["Draws", "Embedding", "Gaussian", "Point", "cat", "restore"]
+__all__ = ["Draws", "Embedding", "Gaussian", "GaussianMixture", "Point", "VonMisesFisher", "cat", "restore"]

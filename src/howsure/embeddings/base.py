@@ -94,6 +94,11 @@ class Embedding(ABC):
         """One embedding per draw of the weights: `(self,)` for every family except `Draws`."""
         return (self,)
 
+    def components(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The belief as Gaussians: log weights (N, K), means and variances (N, K, D); K = 1 for all but mixtures."""
+        mean = self.mean
+        return mean.new_zeros(*mean.shape[:-1], 1), mean[..., None, :], self.variance[..., None, :]
+
     @property
     def family(self) -> str:
         """The name under which `restore` finds this family."""
@@ -161,7 +166,7 @@ class Embedding(ABC):
     def checked(self) -> Self:
         """The embedding itself if every value is finite; an error that names the first bad item otherwise."""
         for name, tensor in self.tensors().items():
-            bad = ~torch.isfinite(tensor).flatten(1).all(1)
+            bad = ~torch.isfinite(tensor[..., None]).flatten(1).all(1)  # a field may have the item axis alone
             if bad.any():
                 first = int(bad.nonzero()[0, 0])
                 raise InputError(

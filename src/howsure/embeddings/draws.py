@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import torch
@@ -32,7 +32,7 @@ class Draws(Embedding):
     atoms: Embedding
 
     def __post_init__(self) -> None:
-        if not isinstance(self.atoms, Embedding) or self.atoms.name == self.name or self.atoms.mean.ndim != 3:
+        if not isinstance(self.atoms, Embedding) or self.atoms.name == self.name or len(_items(self.atoms)) != 2:
             got = (
                 f"{self.atoms.family} of mean {tuple(self.atoms.mean.shape)}"
                 if isinstance(self.atoms, Embedding)
@@ -41,7 +41,7 @@ class Draws(Embedding):
             raise InputError(
                 "draws atoms", expected="a family with item axes (N, S)", got=got, fix="use Draws.stack(...)"
             )
-        if self.atoms.mean.shape[1] == 0:
+        if _items(self.atoms)[1] == 0:
             raise InputError("draws atoms", expected="at least one draw", got="none")
 
     @classmethod
@@ -81,11 +81,15 @@ class Draws(Embedding):
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Sample i comes from draw i mod S, the same draw for every item."""
         draws = self.by_draw()
-        rows = [draws[i % len(draws)].sample(1, generator)[0] for i in range(n)]
-        return torch.stack(rows) if rows else self.mean.new_empty(0, *self.mean.shape)
+        drawn = [draw.sample(len(range(s, n, len(draws))), generator) for s, draw in enumerate(draws)]
+        # Draw s gave samples s, s + S, s + 2S, ...
+        samples = drawn[0].new_empty(n, *drawn[0].shape[1:])
+        for s, part in enumerate(drawn):
+            samples[s :: len(draws)] = part
+        return samples
 
     def by_draw(self) -> tuple[Embedding, ...]:
-        return tuple(self.atoms.map(lambda t, s=s: t[:, s]) for s in range(self.atoms.mean.shape[1]))  # type: ignore[misc]
+        return tuple(self.atoms.map(lambda t, s=s: t[:, s]) for s in range(_items(self.atoms)[1]))  # type: ignore[misc]
 
     def to_gaussian(self) -> Gaussian:
         """Match the first two moments. Loses which draw said what, so a query no longer meets its own gallery."""
@@ -104,3 +108,10 @@ class Draws(Embedding):
     def checked(self) -> Self:
         self.atoms.checked()
         return self
+
+
+def _items(atoms: Embedding) -> tuple[int, ...]:
+    # Read off a field: a mean may cost something, and on the meta device there is none.
+    spec = fields(atoms)[0]
+    tensor: Tensor = getattr(atoms, spec.name)
+    return tuple(tensor.shape[: tensor.ndim - spec.metadata["axes"]])

@@ -5,14 +5,33 @@ from __future__ import annotations
 from torch import nn
 
 from howsure.errors import InputError
+from howsure.heads.free_point import FreePointHead
 from howsure.heads.gaussian import GaussianHead
+from howsure.heads.hedged import HedgedHead
+from howsure.heads.mixture import TwoModesHead
 from howsure.heads.point import PointHead
+from howsure.heads.von_mises_fisher import NormHead, VonMisesFisherHead
 
-__all__ = ["HEADS", "GaussianHead", "PointHead", "build_head"]
+__all__ = [
+    "HEADS",
+    "FreePointHead",
+    "GaussianHead",
+    "HedgedHead",
+    "NormHead",
+    "PointHead",
+    "TwoModesHead",
+    "VonMisesFisherHead",
+    "build_head",
+]
 
 HEADS: dict[str, type[nn.Module]] = {
     "point": PointHead,
     "gaussian": GaussianHead,
+    "free-point": FreePointHead,
+    "hedged": HedgedHead,
+    "hedged-2": TwoModesHead,
+    "vmf": VonMisesFisherHead,
+    "norm": NormHead,
 }
 
 

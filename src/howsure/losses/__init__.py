@@ -4,33 +4,55 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from howsure.errors import InputError
+from howsure.losses.centroids import Centroids, CentroidsAndClasses, class_centroids, nearest_centroid
 from howsure.losses.csd import ClosedFormSampledDistance
 from howsure.losses.features import ReadsFeatures
+from howsure.losses.hedged import Hedged, SoftContrastive, learned_link
+from howsure.losses.mc_infonce import MCInfoNCE
 from howsure.losses.means import OnMeans
 from howsure.losses.pfe import MutualLikelihood, Together
+from howsure.losses.ranking import LossRanking
+from howsure.losses.vmf import ExpectedLikelihood
 
 __all__ = [
     "LOSSES",
     "MINERS",
+    "Centroids",
+    "CentroidsAndClasses",
     "ClosedFormSampledDistance",
+    "ExpectedLikelihood",
+    "Hedged",
+    "LossRanking",
+    "MCInfoNCE",
     "MutualLikelihood",
     "OnMeans",
     "ReadsFeatures",
+    "SoftContrastive",
     "Together",
     "build_loss",
+    "class_centroids",
+    "learned_link",
+    "made",
+    "nearest_centroid",
 ]
 
-LOSSES = ("contrastive", "triplet", "csd")
+Loss = TypeVar("Loss", bound=nn.Module)
+ON_PAIRS: dict[str, type[nn.Module]] = {
+    "csd": ClosedFormSampledDistance,
+    "soft-contrastive": SoftContrastive,
+    "hedged": Hedged,
+}
+LOSSES = ("contrastive", "triplet", *ON_PAIRS)
 MINERS = ("all", "easy", "semihard", "hard", "hardest")
 
 
 def build_loss(name: str, *, miner: str = "all", options: Mapping[str, Any] | None = None) -> nn.Module:
-    """A loss by name: `contrastive`, `triplet`, `csd`, or any class of `pytorch_metric_learning.losses`.
+    """A loss by name: one of `LOSSES`, or any class of `pytorch_metric_learning.losses`.
 
     `options` go to the loss as they are; `contrastive` also takes `power`, of the distance. Miners work on triplets
     with the loss's margin; `all` mines nothing away.
@@ -38,15 +60,15 @@ def build_loss(name: str, *, miner: str = "all", options: Mapping[str, Any] | No
     from pytorch_metric_learning import losses
 
     options = dict(options or {})
-    if name == "csd":
+    if name in ON_PAIRS:
         if miner != "all":
-            raise InputError("miner", expected="all with csd, which takes every pair", got=repr(miner))
-        return _made(ClosedFormSampledDistance, options)
+            raise InputError("miner", expected=f"all with {name}, which takes every pair", got=repr(miner))
+        return made(ON_PAIRS[name], options)
     if name == "contrastive":
         return OnMeans(_contrastive(options), _miner(miner, margin=0.2))
     if name == "triplet":
         options.setdefault("margin", 0.2)
-        return OnMeans(_made(losses.TripletMarginLoss, options), _miner(miner, margin=options["margin"]))
+        return OnMeans(made(losses.TripletMarginLoss, options), _miner(miner, margin=options["margin"]))
     if name.startswith("_") or not isinstance(getattr(losses, name, None), type):
         known = [*LOSSES, *(n for n in dir(losses) if n.endswith("Loss"))]
         close = difflib.get_close_matches(name, known, 1)
@@ -54,7 +76,7 @@ def build_loss(name: str, *, miner: str = "all", options: Mapping[str, Any] | No
         raise InputError(
             "loss", expected=f"{', '.join(LOSSES)} or a pytorch-metric-learning class", got=repr(name), fix=fix
         )
-    return OnMeans(_made(getattr(losses, name), options), _miner(miner, margin=0.2))
+    return OnMeans(made(getattr(losses, name), options), _miner(miner, margin=0.2))
 
 
 def _contrastive(options: dict[str, Any]) -> nn.Module:
@@ -62,7 +84,7 @@ def _contrastive(options: dict[str, Any]) -> nn.Module:
 
     # Squared distances by default: the unsquared form can collapse every picture to one point.
     distance = distances.LpDistance(power=options.pop("power", 2))
-    return _made(losses.ContrastiveLoss, {"pos_margin": 0.0, "neg_margin": 1.2, "distance": distance} | options)
+    return made(losses.ContrastiveLoss, {"pos_margin": 0.0, "neg_margin": 1.2, "distance": distance} | options)
 
 
 def _miner(name: str, *, margin: float) -> nn.Module | None:
@@ -77,7 +99,8 @@ def _miner(name: str, *, margin: float) -> nn.Module | None:
     raise InputError("miner", expected=" or ".join(MINERS), got=repr(name))
 
 
-def _made(kind: type[nn.Module], options: Mapping[str, Any]) -> nn.Module:
+def made(kind: type[Loss], options: Mapping[str, Any]) -> Loss:
+    """A loss of that class; an option it does not take is an error in words."""
     try:
         return kind(**options)
     except TypeError as error:

@@ -8,6 +8,7 @@ from howsure.metrics.detection import Auprc, AveragePrecision, auprc_trapezoid, 
 from howsure.metrics.ranking import rank, relevance, relevant_count
 from howsure.metrics.retrieval import Denominator, Empty, map_at_k, map_at_r, recall_at_k
 from howsure.metrics.selective import RiskCoverage, accuracy_at_coverage, aurc, e_aurc, risk_coverage
+from howsure.metrics.uncertainty import crop_test, kendall_over_bins, kendall_over_bins_ap, r_auroc
 from howsure.metrics.verification import RocCurve, equal_error_rate, roc_curve, tar_at_far, verification_ap
 
 __all__ = [
@@ -25,13 +26,17 @@ __all__ = [
     "auroc",
     "average_precision",
     "brier",
+    "crop_test",
     "e_aurc",
     "ece",
     "equal_error_rate",
     "fpr_at_tpr",
+    "kendall_over_bins",
+    "kendall_over_bins_ap",
     "map_at_k",
     "map_at_r",
     "nll",
+    "r_auroc",
     "rank",
     "recall_at_k",
     "relevance",

@@ -13,11 +13,13 @@ from howsure import data
 from howsure.backbones import feature_count
 from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.embedder import Embedder
+from howsure.embeddings import Point
 from howsure.errors import TrainingError
-from howsure.losses import ReadsFeatures
+from howsure.losses import ReadsFeatures, learned_link
 from howsure.recipe import Recipe
 from howsure.train.events import Epoch, Step, Trained
-from howsure.train.methods import Setting, method_named
+from howsure.train.methods import Setting, method_named, scales_alone
+from howsure.train.start import frozen_from, settle_scales
 from howsure.train.state import State
 from howsure.train.validation import Validation, validation_split
 
@@ -31,6 +33,7 @@ def train(
     strict: bool = False,
     device: torch.device | str = "cpu",
     loss: nn.Module | None = None,
+    start: Embedder | None = None,
     tell: Callable[[Step | Epoch], None] = lambda event: None,
 ) -> Trained:
     """Train an embedder on labelled pictures.
@@ -38,6 +41,9 @@ def train(
     `loss` replaces the recipe's own: any module that takes (Embedding, labels); `OnMeans(loss, miner)` makes one of any
     pytorch-metric-learning loss. With `out`, the best model so far is always on disk, and a run that was stopped goes
     on bit for bit from its last whole epoch. Validation pictures come out of `images`, never out of a test set.
+
+    With `start`, the backbone and the places of that embedder are kept as they are, bit for bit, and only scales are
+    learned: uncertainty that costs no accuracy. The card names the embedder it came from.
     """
     torch.manual_seed(recipe.seed)
     spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)
@@ -47,7 +53,13 @@ def train(
     validation = Validation(decoded.pixels[held], [str(decoded.images.labels[row]) for row in held], spec)
 
     method = method_named(recipe.method)
-    embedder = Embedder(recipe.backbone, method.head, spec, dim=recipe.dim).to(device)
+    make = method.loss if start is None else scales_alone(recipe.method)
+    learner: nn.Module  # the part of the embedder that is trained
+    if start is None:
+        learner = embedder = Embedder(recipe.backbone, method.head, spec, dim=recipe.dim)
+    else:
+        embedder, learner = frozen_from(start, recipe, head=method.head)
+    embedder.to(device)
     embedder.card |= {
         "recipe": recipe.model_dump(),
         "classes": classes.tolist(),
@@ -56,9 +68,9 @@ def train(
     }
     if loss is None:
         width = feature_count(embedder.backbone, (spec.channels, spec.height, spec.width))
-        loss = method.loss(Setting(recipe, classes=len(classes), features=width))
+        loss = make(Setting(recipe, classes=len(classes), features=width))
     loss = loss.to(device)
-    optimizer = torch.optim.Adam([*embedder.parameters(), *loss.parameters()], lr=recipe.learning_rate)
+    optimizer = torch.optim.Adam([*learner.parameters(), *loss.parameters()], lr=recipe.learning_rate)
     state = State(embedder, loss, optimizer, recipe)
     if resume and out is not None:
         state.restore(out)
@@ -69,8 +81,11 @@ def train(
         per_class=recipe.pictures_per_class,
         seed=recipe.seed,
     )
+    if start is not None and state.epoch == 0:
+        batch = next(batches.epoch(0))
+        settle_scales(embedder, spec.normalise(decoded.pixels[rows[batch]]), torch.from_numpy(labels[batch]))
     while state.epoch < recipe.epochs and not state.stale:
-        embedder.train()
+        learner.train()
         total = 0.0
         for step, batch in enumerate(batches.epoch(state.epoch), 1):
             pixels = spec.normalise(decoded.pixels[rows[batch]].to(device))
@@ -91,10 +106,11 @@ def train(
 
         belief = validation.encode(embedder)
         validation.check_not_collapsed(belief, recipe)
-        done = Epoch(state.epoch + 1, total / len(batches), validation.recall_at_1(belief))
+        judged = belief if start is None else Point(belief.mean)  # scales alone are no reason to keep an early epoch
+        done = Epoch(state.epoch + 1, total / len(batches), validation.recall_at_1(judged))
         if state.finish(done):
             embedder.card |= {"validation": {"epoch": done.epoch, "recall_at_1": done.recall_at_1}}
-            embedder.card |= {"matcher": validation.matcher(belief)}
+            embedder.card |= {"matcher": validation.matcher(belief), "link": learned_link(loss)}
             if out is not None:
                 embedder.save(out)
         if out is not None:

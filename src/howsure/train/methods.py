@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from torch import nn
 
 from howsure.errors import InputError
-from howsure.losses import MutualLikelihood, Together, build_loss
+from howsure.losses import (
+    Centroids,
+    CentroidsAndClasses,
+    ExpectedLikelihood,
+    LossRanking,
+    MCInfoNCE,
+    MutualLikelihood,
+    Together,
+    build_loss,
+    made,
+)
 from howsure.recipe import Recipe
 
 
@@ -21,12 +31,22 @@ class Setting:
     features: int
 
 
+def _only_from_a_model(setting: Setting) -> nn.Module:
+    raise InputError(
+        f"method {setting.recipe.method}",
+        expected="a model to start from",
+        got="none",
+        fix="--from MODEL, start=embedder in Python, or method gaussian, which trains both",
+    )
+
+
 @dataclass(frozen=True)
 class Method:
-    """The name of a head, and how its loss is made."""
+    """The name of a head, how its loss is made, and how the loss of its scales alone, for a model that exists."""
 
     head: str
     loss: Callable[[Setting], nn.Module]
+    scales: Callable[[Setting], nn.Module] | None = None
 
 
 def method_named(name: str) -> Method:
@@ -36,6 +56,20 @@ def method_named(name: str) -> Method:
     return METHODS[name]
 
 
+def scales_alone(name: str) -> Callable[[Setting], nn.Module]:
+    """How the loss of a method's scales alone is made, for a model that exists."""
+    make = method_named(name).scales
+    if make is None:
+        able = " or ".join(known for known, method in METHODS.items() if method.scales is not None)
+        raise InputError(
+            "method",
+            expected=f"one that can start from a model: {able}",
+            got=repr(name),
+            fix="train it from pictures alone",
+        )
+    return make
+
+
 def _means(setting: Setting) -> nn.Module:
     """The recipe's loss on the means."""
     recipe = setting.recipe
@@ -43,11 +77,53 @@ def _means(setting: Setting) -> nn.Module:
 
 
 def _means_and_scales(setting: Setting) -> nn.Module:
-    """The recipe's loss on the means, and scales from mutual likelihood; csd trains both itself."""
-    return _means(setting) if setting.recipe.loss == "csd" else Together(_means(setting), MutualLikelihood())
+    """The recipe's loss on the means, and scales from mutual likelihood; csd and hedged train both themselves."""
+    both = setting.recipe.loss in ("csd", "hedged")
+    return _means(setting) if both else Together(_means(setting), MutualLikelihood())
+
+
+def _means_and_ranking(setting: Setting) -> nn.Module:
+    """The recipe's loss on the means, and scales that rank pictures by their loss."""
+    return Together(_means(setting), LossRanking())
+
+
+def _own(name: str) -> Callable[[Setting], nn.Module]:
+    """A method's own loss; the recipe's options are for it only if the recipe names it."""
+
+    def made(setting: Setting) -> nn.Module:
+        recipe = setting.recipe
+        return build_loss(name, options=recipe.loss_options if recipe.loss == name else None)
+
+    return made
+
+
+def _centroids(setting: Setting) -> Centroids:
+    """Places by centroids, concentrations by likelihood; options as in `_own`."""
+    recipe = setting.recipe
+    options = recipe.loss_options if recipe.loss == "centroids" else {}
+    return made(Centroids, {"classes": setting.classes, "dim": recipe.dim} | options)
+
+
+def _centroids_and_classes(setting: Setting) -> nn.Module:
+    return CentroidsAndClasses(_centroids(setting), setting.features)
+
+
+def _mc_infonce(setting: Setting) -> nn.Module:
+    """Places and concentrations by sampling; options as in `_own`."""
+    recipe = setting.recipe
+    return made(MCInfoNCE, recipe.loss_options if recipe.loss == "mc-infonce" else {})
 
 
 METHODS = {
     "point": Method("point", _means),
-    "gaussian": Method("gaussian", _means_and_scales),
+    "gaussian": Method("gaussian", _means_and_scales, scales=lambda setting: MutualLikelihood()),
+    "pfe": Method("gaussian", _only_from_a_model, scales=lambda setting: MutualLikelihood()),
+    "ranking": Method("gaussian", _means_and_ranking, scales=lambda setting: LossRanking()),
+    "soft-contrastive": Method("free-point", _own("soft-contrastive")),
+    "hedged": Method("hedged", _own("hedged")),
+    "hedged-2": Method("hedged-2", _own("hedged")),
+    "centroids": Method("vmf", _centroids),
+    "centroids-ce": Method("vmf", _centroids_and_classes),
+    "vmf": Method("norm", lambda setting: ExpectedLikelihood(setting.classes, setting.recipe.dim)),
+    "mc-infonce": Method("vmf", _mc_infonce),
 }

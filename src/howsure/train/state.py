@@ -74,11 +74,15 @@ class State:
                 f"{folder} was begun with another recipe: {'; '.join(changed)}",
                 fix="resume with the same settings (more epochs are fine), or train into another folder",
             )
-        for key in ("classes", "pictures"):
-            if about["card"][key] != self.embedder.card[key]:
+        for key, other in (
+            ("classes", "on other classes"),
+            ("pictures", "on other pictures"),
+            ("origin", "from another model"),
+        ):
+            if about["card"].get(key) != self.embedder.card.get(key):
                 raise TrainingError(
-                    f"{folder} was begun on other {key}",
-                    fix="resume with the same pictures, or train into another folder",
+                    f"{folder} was begun {other}",
+                    fix="resume with the same, or train into another folder",
                 )
         self.history = [Epoch(**epoch) for epoch in about["history"]]
         self.embedder.card = about["card"] | {"recipe": self.recipe.model_dump()}

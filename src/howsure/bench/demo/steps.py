@@ -22,7 +22,7 @@ from howsure.embeddings import Embedding, cat
 from howsure.errors import CalibrationError
 from howsure.index import Index
 from howsure.recipe import Recipe, recipe_for
-from howsure.train import Epoch, Step, train
+from howsure.train import Epoch, Step, method_named, train
 
 __all__ = ["CONFIDENCE", "HOWSURE", "MAX_ERROR", "NEAREST", "PROMISED", "Demo", "Query", "run"]
 
@@ -98,6 +98,7 @@ def run(
 ) -> Demo:
     """Do all of it below `out`. A directory that an earlier demo made is replaced; any other is refused."""
     require_matplotlib()
+    method_named(method)  # a mistake is found before anything is removed
     recipe = recipe_for("digits").but(method=method, seed=seed, epochs=epochs)
     prepare(out)
     seconds: dict[str, float] = {}

@@ -14,12 +14,14 @@ from howsure.data.sets.digits import DIGITS
 from howsure.data.sets.flickr8k import FLICKR8K
 from howsure.data.sets.idx import FASHION_MNIST, MNIST
 from howsure.data.sets.in_folders import LFW, OMNIGLOT, SVHN
+from howsure.data.sets.n_digit import N_DIGIT_MNIST
 from howsure.data.sets.published import PublishedSet
 from howsure.errors import DataError
 
 __all__ = ["SETS", "load_set"]
 
-SETS = {known.name: known for known in (DIGITS, MNIST, FASHION_MNIST, CIFAR10, SVHN, OMNIGLOT, LFW, CUB, FLICKR8K)}
+_KNOWN = (DIGITS, MNIST, *N_DIGIT_MNIST, FASHION_MNIST, CIFAR10, SVHN, OMNIGLOT, LFW, CUB, FLICKR8K)
+SETS = {known.name: known for known in _KNOWN}
 
 
 def load_set(name: str, split: str | None = None, *, root: Path | None = None) -> ImageSet:

@@ -8,8 +8,9 @@ import numpy as np
 from howsure.data.images import ArrayImages
 from howsure.data.sets.published import PublishedSet, official_bytes
 
-__all__ = ["FASHION_MNIST", "MNIST"]
+__all__ = ["FASHION_MNIST", "MNIST", "SIDE", "mnist_codes", "mnist_pixels"]
 
+SIDE = 28
 _PREFIX = {"train": "train", "test": "t10k"}
 _IMAGES_HEADER, _LABELS_HEADER = 16, 8  # bytes; the checksum vouches for what they say
 
@@ -47,13 +48,32 @@ def _read(
     labels: list[str] = []
     ids: list[str] = []
     for split in splits:
-        images, codes = f"{_PREFIX[split]}-images", f"{_PREFIX[split]}-labels"
-        content = gzip.decompress(official_bytes(folder / f"{images}-idx3-ubyte.gz", md5[images]))
-        arrays.append(np.frombuffer(content, np.uint8, offset=_IMAGES_HEADER).reshape(-1, 28, 28))
-        content = gzip.decompress(official_bytes(folder / f"{codes}-idx1-ubyte.gz", md5[codes]))
-        labels.extend(classes[code] for code in content[_LABELS_HEADER:])
+        arrays.append(_pixels(folder, split, md5))
+        labels.extend(classes[code] for code in _codes(folder, split, md5))
         ids.extend(f"{name}/{split}/{i:05d}" for i in range(len(arrays[-1])))
     return ArrayImages(name, tuple(ids), tuple(labels), np.concatenate(arrays))
+
+
+def _pixels(folder: Path, split: str, md5: dict[str, str]) -> np.ndarray:
+    name = f"{_PREFIX[split]}-images"
+    content = gzip.decompress(official_bytes(folder / f"{name}-idx3-ubyte.gz", md5[name]))
+    return np.frombuffer(content, np.uint8, offset=_IMAGES_HEADER).reshape(-1, SIDE, SIDE)
+
+
+def _codes(folder: Path, split: str, md5: dict[str, str]) -> np.ndarray:
+    name = f"{_PREFIX[split]}-labels"
+    content = gzip.decompress(official_bytes(folder / f"{name}-idx1-ubyte.gz", md5[name]))
+    return np.frombuffer(content, np.uint8, offset=_LABELS_HEADER)
+
+
+def mnist_pixels(folder: Path, split: str) -> np.ndarray:
+    """The digits of "train" or "test", uint8 (N, 28, 28)."""
+    return _pixels(folder, split, _MNIST_MD5)
+
+
+def mnist_codes(folder: Path, split: str) -> np.ndarray:
+    """Which digit each of them is, uint8 (N,)."""
+    return _codes(folder, split, _MNIST_MD5)
 
 
 def _read_mnist(folder: Path, splits: tuple[str, ...]) -> ArrayImages:

@@ -1,0 +1,184 @@
+"""N-centroids loss with von Mises-Fisher confidence, and the classifier that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from howsure.embeddings import Embedding, VonMisesFisher
+from howsure.errors import InputError
+from howsure.losses.features import ReadsFeatures
+from howsure.numerics.sphere import great_circle_distance
+from howsure.numerics.vmf import scaled_log_normalizer
+
+__all__ = [
+    "DISTANCES",
+    "Centroids",
+    "CentroidsAndClasses",
+    "Nearest",
+    "check_labels",
+    "class_centroids",
+    "nearest_centroid",
+]
+
+ALPHA, DECAY, EVERY = 0.25, 0.65, 1000  # alpha = 0.25 · 0.65^(iteration/1000)
+
+
+def _euclidean(u: Tensor, v: Tensor) -> Tensor:
+    return torch.cdist(u, v, compute_mode="donot_use_mm_for_euclid_dist")  # its gradient at 0 is 0
+
+
+DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "great-circle": great_circle_distance,
+    "cosine": lambda u, v: 1 - u @ v.T,
+    "euclidean": _euclidean,
+}
+
+
+class Centroids(nn.Module):
+    """One unit centroid a class: pull pictures to their own, push them from the nearest other and from all others.
+
+    For a direction e of class y among K centroids c, with distance d,
+
+        d(c_y, e) - [alpha > alpha_min] · (min_{i≠y} d(c_i, e) + 1/K Σ_{i≠y} d(c_i, e)) + k |e - c_y|²/2 - log C(k) - k
+
+    The last part, the likelihood of the picture's own place, trains the concentration k alone: at its best A_D(k) is
+    the expected cosine to the centroid. Centroids get no gradient. After each batch those of the classes in it move:
+
+        c <- normalise(alpha · normalise(mean of the batch) + (1 - alpha) · c),    alpha = 0.25 · 0.65^(iteration/1000)
+
+    so after 12,817 batches, with the default `alpha_min`, only the pull is left. Centroids are part of the state.
+
+    A fresh network sees all pictures at one place and would draw every centroid there. So while no more than half of a
+    batch's classes lie nearest to their own centroid, only the pull acts, and the centroids, random at first, stay.
+    """
+
+    centroids: Tensor
+    iteration: Tensor
+
+    def __init__(self, classes: int, dim: int, *, distance: str = "great-circle", alpha_min: float = 1e-3):
+        super().__init__()
+        if classes < 2:
+            raise InputError("classes", expected="2 or more", got=str(classes), fix="add pictures of another class")
+        if distance not in DISTANCES:
+            raise InputError("distance", expected=" or ".join(DISTANCES), got=repr(distance))
+        self.distance, self.alpha_min = DISTANCES[distance], alpha_min
+        self.register_buffer("centroids", F.normalize(torch.randn(classes, dim), dim=-1))
+        self.register_buffer("iteration", torch.tensor(0))
+
+    @property
+    def alpha(self) -> float:
+        """How far the next batch moves a centroid."""
+        return ALPHA * DECAY ** (self.iteration.item() / EVERY)
+
+    def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
+        """Scalar loss of one batch; in training mode the centroids then move."""
+        belief = VonMisesFisher.of(embedding, asker="centroids loss").checked()
+        classes, dim = self.centroids.shape
+        if belief.dim != dim:
+            raise InputError("dimension", expected=f"{dim}, as the centroids have", got=str(belief.dim))
+        check_labels(labels, items=len(belief), classes=classes)
+        batch = _means(belief.direction.detach(), labels, self.centroids)
+        arrived = self._arrived(batch)
+        value = self._places(belief.direction, labels, push=arrived) + _likelihood(belief, self.centroids[labels])
+        if self.training and arrived:
+            # Another tensor, not the same one changed: the backward pass still needs the old places.
+            moved = F.normalize(self.alpha * batch + (1 - self.alpha) * self.centroids, dim=-1)
+            self.centroids = torch.where(batch.any(1, keepdim=True), moved, self.centroids)
+            self.iteration = self.iteration + 1
+        return value
+
+    def _arrived(self, batch: Tensor) -> bool:
+        """Whether more than half of the batch's classes lie nearest to their own centroid."""
+        nearest = (batch @ self.centroids.T).argmax(1)
+        own = nearest == torch.arange(len(batch), device=batch.device)
+        return bool(own[batch.any(1)].float().mean() > 0.5)
+
+    def _places(self, direction: Tensor, labels: Tensor, *, push: bool) -> Tensor:
+        distance = self.distance(direction, self.centroids)
+        own = F.one_hot(labels, len(self.centroids)).bool()
+        pull = distance[own]
+        if self.alpha <= self.alpha_min or not push:
+            return pull.mean()
+        hard = distance.masked_fill(own, torch.inf).amin(1)
+        easy = distance.masked_fill(own, 0).sum(1) / len(self.centroids)
+        return (pull - hard - easy).mean()
+
+
+def _means(direction: Tensor, labels: Tensor, like: Tensor) -> Tensor:
+    """The direction of each class in the batch, (K, D); zeros for a class that is not there."""
+    return F.normalize(torch.zeros_like(like).index_add_(0, labels, direction.to(like.dtype)), dim=-1)
+
+
+class CentroidsAndClasses(ReadsFeatures):
+    """The centroids loss, and beside it the cross-entropy of a linear classifier on the body's features."""
+
+    def __init__(self, centroids: Centroids, features: int):
+        super().__init__()
+        self.centroids = centroids
+        self.classifier = nn.Linear(features, len(centroids.centroids))
+
+    def forward(self, embedding: Embedding, labels: Tensor, features: Tensor) -> Tensor:
+        """Scalar loss of one batch."""
+        return self.centroids(embedding, labels) + F.cross_entropy(self.classifier(features), labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """The row of the nearest centroid, (N,), and the confidence A_D(k) in [0, 1], (N,): large = sure."""
+
+    rows: Tensor
+    confidence: Tensor
+
+
+def nearest_centroid(embedding: Embedding, centroids: Tensor) -> Nearest:
+    """Classify directions by the nearest of (K, D) unit centroids.
+
+    The confidence is the expected cosine to where the picture's class lies. It compares across dimensions; it is not
+    yet the probability of being right: calibrate it on held-out pictures.
+
+    >>> belief = VonMisesFisher(torch.tensor([[0.6, 0.8]]), torch.tensor([1.1594]))
+    >>> nearest_centroid(belief, torch.eye(2))
+    Nearest(rows=tensor([1]), confidence=tensor([0.5000]))
+    """
+    belief = VonMisesFisher.of(embedding, asker="nearest centroid").checked()
+    if centroids.ndim != 2 or centroids.shape[1] != belief.dim or not len(centroids):
+        raise InputError("centroids", expected=f"(K, {belief.dim})", got=str(tuple(centroids.shape)))
+    return Nearest((belief.direction @ centroids.to(belief.dtype).T).argmax(1), belief.confidence)
+
+
+def class_centroids(embedding: Embedding, labels: Tensor) -> Tensor:
+    """(K, D) unit centroids of labels 0 .. K-1: the directions of the sums of means, so firm beliefs count for more.
+
+    The centroids of a trained model: they are where its own training pictures lie, whichever epoch was kept.
+    """
+    check_labels(labels, items=len(embedding), classes=int(labels.max()) + 1 if len(labels) else 0)
+    sums = embedding.mean.new_zeros(int(labels.max()) + 1, embedding.dim).index_add_(0, labels, embedding.mean)
+    lengths = sums.norm(dim=-1)
+    if not (lengths > 0).all():
+        empty = int((lengths == 0).nonzero()[0])
+        raise InputError("labels", expected="pictures of every class", got=f"none of class {empty}")
+    return sums / lengths[:, None]
+
+
+def check_labels(labels: Tensor, *, items: int, classes: int) -> None:
+    """One whole number below `classes` for every item, and at least one item."""
+    if labels.shape != (items,) or labels.is_floating_point() or not items:
+        raise InputError(
+            "labels",
+            expected=f"whole numbers, ({items or 'at least 1'},)",
+            got=f"{labels.dtype}, {tuple(labels.shape)}",
+        )
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InputError("labels", expected=f"0 to {classes - 1}", got=f"{int(labels.min())} to {int(labels.max())}")
+
+
+def _likelihood(belief: VonMisesFisher, centroids: Tensor) -> Tensor:
+    """Minus the mean log-likelihood of the places under vMF(centroid, k), the places held fixed."""
+    k = belief.concentration.double()
+    squared = (belief.direction.detach().double() - centroids.double()).square().sum(-1)
+    return (k * squared / 2 - scaled_log_normalizer(k, belief.dim)).mean().to(belief.dtype)

@@ -1,0 +1,91 @@
+"""Uncertainty for a model that exists: its places are carried over and frozen, only the scales are free to learn."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from howsure.data import InputSpec
+from howsure.embedder import FOREIGN, Embedder
+from howsure.errors import InputError
+from howsure.heads import GaussianHead
+from howsure.recipe import Recipe
+
+LOCATION = "location"  # the layer of a head that decides where a picture lies
+
+
+def network_of(start: Embedder) -> dict[str, Any]:
+    """The keys of a recipe that a model has already decided."""
+    spec, card = start.spec, start.card
+    size = {"height": spec.height, "width": spec.width, "channels": spec.channels}
+    decided = size | {"pixel_mean": spec.mean, "pixel_std": spec.std, "dim": card["dim"], "backbone": card["backbone"]}
+    return {key: value for key, value in decided.items() if value not in (None, FOREIGN)}
+
+
+def frozen_from(start: Embedder, recipe: Recipe, *, head: str) -> tuple[Embedder, nn.Module]:
+    """A new embedder whose means are those of `start` for ever, and the part of its head that may learn."""
+    _check_network(start, recipe)
+    named = start.card["backbone"] != FOREIGN
+    spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)
+    backbone = recipe.backbone if named else copy.deepcopy(start.backbone)
+    embedder = Embedder(backbone, head, spec, dim=recipe.dim, card={"origin": start.fingerprint})
+    embedder.to(start.device)
+    embedder.backbone.load_state_dict(start.backbone.state_dict())
+    wanted = embedder.head.state_dict()
+    given = {name: t for name, t in start.head.state_dict().items() if name in wanted and t.shape == wanted[name].shape}
+    embedder.head.load_state_dict(wanted | given)
+    embedder.eval().requires_grad_(False)  # in eval for good: the statistics of batch norm belong to the places
+    _check_places(start, embedder)
+    free = nn.ModuleList(part for name, part in embedder.head.named_children() if name != LOCATION)
+    return embedder, free.requires_grad_(True)
+
+
+def settle_scales(embedder: Embedder, pixels: Tensor, labels: Tensor) -> None:
+    """Bring all variances to the level at which the mutual likelihood of these pictures is best.
+
+    With one factor c for all, that is c = mean of |mean - mean'|² / (uncertainty + uncertainty') over pairs of one
+    class. A model that never had scales fixes no length for z, so a head on top of it may start far off.
+    """
+    belief = embedder.encode(pixels)
+    first, second = torch.triu_indices(len(labels), len(labels), offset=1)
+    mates = labels[first] == labels[second]
+    a, b = belief[first[mates]], belief[second[mates]]
+    factor = ((a.mean - b.mean).square().sum(-1) / (a.uncertainty + b.uncertainty)).mean().item()
+    if not factor > 0:
+        raise InputError(
+            "model to start from",
+            expected="a place of its own for every picture",
+            got="the same place for all pictures of a class",
+            fix="train it again, or on other data",
+        )
+    if isinstance(embedder.head, GaussianHead):
+        with torch.no_grad():
+            embedder.head.log_variance.bias.add_(math.log(factor))
+
+
+def _check_network(start: Embedder, recipe: Recipe) -> None:
+    asked = recipe.model_dump()
+    differences = [f"{key}: {value} -> {asked[key]}" for key, value in network_of(start).items() if asked[key] != value]
+    if differences:
+        raise InputError(
+            "recipe",
+            expected="the network and the input of the model to start from",
+            got="; ".join(differences),
+            fix="leave these keys as the model has them, or train a new model",
+        )
+
+
+def _check_places(start: Embedder, embedder: Embedder) -> None:
+    """A head of another kind may have layers of the same names and still put pictures elsewhere."""
+    spec = start.spec
+    noise = torch.rand(4, spec.channels, spec.height, spec.width, generator=torch.Generator().manual_seed(0))
+    if not torch.equal(start.encode(noise).mean, embedder.encode(noise).mean):
+        raise InputError(
+            "model to start from",
+            expected=f"a head whose places a {embedder.card['head']} head can keep, as those of point and gaussian",
+            got=repr(start.card["head"]),
+        )

@@ -1,0 +1,230 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from howsure.data import ImageSet, hold_out_classes, load
+from howsure.embeddings import Gaussian, Point, VonMisesFisher
+from howsure.errors import InputError
+from howsure.losses import Centroids, CentroidsAndClasses, class_centroids, nearest_centroid
+from howsure.metrics import auroc
+from howsure.numerics.vmf import mean_resultant
+from howsure.recipe import recipe_for
+from howsure.train import train
+
+
+def unit(*shape: int, seed: int) -> Tensor:
+    return F.normalize(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+def batch(classes: int = 4, each: int = 3, *, dim: int = 5) -> tuple[Centroids, VonMisesFisher, Tensor]:
+    """A loss whose classes have arrived: every picture is nearest to its own centroid."""
+    torch.manual_seed(0)
+    loss = Centroids(classes, dim)
+    labels = torch.arange(classes).repeat_interleave(each)
+    direction = F.normalize(loss.centroids[labels] + 0.2 * unit(len(labels), dim, seed=1), dim=-1)
+    return loss, VonMisesFisher(direction, torch.linspace(1.0, 20.0, len(labels))), labels
+
+
+def by_hand(e: VonMisesFisher, labels: Tensor, centroids: Tensor, *, kind: str, push: bool) -> float:
+    """Item by item, with the arc cosine and the closed normaliser of three dimensions left to another test."""
+    total = 0.0
+    c = centroids.double().numpy()
+    for u, y in zip(e.direction.double().numpy(), labels.tolist(), strict=True):
+        cosines = c @ u
+        distance = {
+            "great-circle": np.arccos(np.clip(cosines, -1, 1)),
+            "cosine": 1 - cosines,
+            "euclidean": np.linalg.norm(c - u, axis=1),
+        }[kind]
+        others = np.delete(distance, y)
+        total += distance[y] - push * (others.min() + others.sum() / len(c))
+    return total / len(labels)
+
+
+def likelihood(e: VonMisesFisher, labels: Tensor, centroids: Tensor) -> float:
+    """For three dimensions: log C = log(k / (4π sinh k))."""
+    k = e.concentration.double()
+    cosine = (e.direction.double() * centroids[labels].double()).sum(-1)
+    return -(torch.log(k / (4 * math.pi * torch.sinh(k))) + k * cosine).mean().item()
+
+
+@pytest.mark.parametrize("kind", ["great-circle", "cosine", "euclidean"])
+def test_against_a_loop(kind: str) -> None:
+    ready, e, labels = batch(dim=3)
+    loss = Centroids(4, 3, distance=kind)
+    loss.centroids = ready.centroids.clone()
+    before = loss.centroids.clone()
+    wanted = by_hand(e, labels, before, kind=kind, push=True) + likelihood(e, labels, before)
+    assert loss(e, labels).item() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+
+
+def test_late_batches_only_pull() -> None:
+    loss, e, labels = batch(dim=3)
+    for iteration, push in ((12_816, True), (12_818, False)):
+        loss.iteration = torch.tensor(iteration)
+        before = loss.centroids.clone()
+        wanted = by_hand(e, labels, before, kind="great-circle", push=push) + likelihood(e, labels, before)
+        assert loss(e, labels).item() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+
+
+def test_alpha_follows_the_published_schedule() -> None:
+    loss = Centroids(2, 2)
+    for iteration, alpha in ((0, 0.25), (1000, 0.1625), (5000, 0.0290), (10_000, 0.00337), (20_000, 4.5e-5)):
+        loss.iteration = torch.tensor(iteration)
+        assert loss.alpha == pytest.approx(alpha, rel=0.01)
+
+
+def test_centroids_move_towards_their_batch_and_absent_ones_stay() -> None:
+    loss, e, labels = batch()
+    there = labels < 3
+    before = loss.centroids.clone()
+    loss(e[there], labels[there])
+    for y in range(3):
+        mean = F.normalize(e.direction[labels == y].mean(0), dim=-1)
+        wanted = F.normalize(0.25 * mean + 0.75 * before[y], dim=-1)
+        assert torch.allclose(loss.centroids[y], wanted, atol=1e-6)
+        assert loss.centroids[y] @ mean > before[y] @ mean
+    assert torch.equal(loss.centroids[3], before[3])
+    assert loss.iteration == 1
+
+
+def test_centroids_stand_still_when_not_training() -> None:
+    loss, e, labels = batch()
+    before = loss.centroids.clone()
+    loss.eval()(e, labels)
+    assert torch.equal(loss.centroids, before)
+
+
+def test_pictures_at_one_place_draw_no_centroid_there() -> None:
+    loss, e, labels = batch(dim=3)
+    before = loss.centroids.clone()
+    together = VonMisesFisher(before[:1].repeat(len(labels), 1), e.concentration)
+    wanted = by_hand(together, labels, before, kind="great-circle", push=False) + likelihood(together, labels, before)
+    assert loss(together, labels).item() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+    assert torch.equal(loss.centroids, before)
+    assert loss.iteration == 0
+
+
+def test_state_carries_the_centroids() -> None:
+    loss, e, labels = batch()
+    loss(e, labels)
+    again = Centroids(4, 5)
+    again.load_state_dict(loss.state_dict())
+    assert torch.equal(again.centroids, loss.centroids)
+    assert again.iteration == 1
+    assert not list(loss.parameters())
+
+
+def test_likelihood_trains_the_concentration_alone_and_ends_at_the_cosine() -> None:
+    loss, e, labels = batch()
+    direction, k = e.direction.clone().requires_grad_(), e.concentration.clone().requires_grad_()
+    loss.eval()(VonMisesFisher(direction, k), labels).backward()
+    assert torch.isfinite(direction.grad).all()
+    cosine = (e.direction * loss.centroids[labels]).sum(-1)
+    wanted = (mean_resultant(e.concentration, 5) - cosine) / len(labels)
+    assert torch.allclose(k.grad, wanted, atol=1e-6)
+    huge = VonMisesFisher(direction.detach().requires_grad_(), k.detach() * 1e6)
+    loss(huge, labels).backward()
+    assert torch.allclose(huge.direction.grad, direction.grad, atol=1e-6)
+
+
+def test_gradients_are_finite_on_a_centroid_and_opposite_to_it() -> None:
+    for kind in ("great-circle", "cosine", "euclidean"):
+        loss = Centroids(2, 3, distance=kind)
+        loss.centroids = torch.tensor([[1.0, 0, 0], [-1.0, 0, 0]])
+        direction = loss.centroids.clone().requires_grad_()
+        loss(VonMisesFisher(direction, torch.ones(2)), torch.tensor([0, 1])).backward()
+        assert torch.isfinite(direction.grad).all()
+
+
+def test_cross_entropy_on_the_features_is_added() -> None:
+    loss, e, labels = batch()
+    both = CentroidsAndClasses(loss, features=7).eval()
+    features = unit(len(labels), 7, seed=3).requires_grad_()
+    wanted = loss(e, labels) + F.cross_entropy(both.classifier(features), labels)
+    got = both(e, labels, features)
+    assert torch.allclose(got, wanted)
+    got.backward()
+    assert features.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("belief", "labels", "words"),
+    [
+        (Point(torch.eye(3)), [0, 1, 1], "vmf or the norm head"),
+        (Gaussian(torch.eye(3), torch.ones(3, 1)), [0, 1, 1], "vmf or the norm head"),
+        (VonMisesFisher(torch.eye(4)[:3], torch.ones(3)), [0, 1, 1], "dimension: expected 3"),
+        (VonMisesFisher(torch.eye(3), torch.ones(3)), [0, 1, 2], "0 to 1"),
+        (VonMisesFisher(torch.eye(3), torch.ones(3)), [0, 1], "whole numbers"),
+        (VonMisesFisher(torch.eye(3), torch.ones(3)), [0.0, 1.0, 1.0], "whole numbers"),
+        (VonMisesFisher(torch.eye(3)[:0], torch.ones(0)), [], "whole numbers"),
+        (VonMisesFisher(torch.zeros(3, 3), torch.ones(3)), [0, 1, 1], "no direction"),
+        (VonMisesFisher(torch.eye(3), torch.tensor([1.0, torch.nan, 1.0])), [0, 1, 1], "finite"),
+        (VonMisesFisher(torch.eye(3), torch.tensor([1.0, torch.inf, 1.0])), [0, 1, 1], "finite"),
+    ],
+)
+def test_what_it_cannot_use(belief: Point, labels: list[int], words: str) -> None:
+    loss = Centroids(2, 3)
+    before = loss.centroids.clone()
+    with pytest.raises(InputError, match=words):
+        loss(belief, torch.tensor(labels))
+    assert torch.equal(loss.centroids, before)
+
+
+def test_what_cannot_be_made() -> None:
+    with pytest.raises(InputError, match="another class"):
+        Centroids(1, 3)
+    with pytest.raises(InputError, match="great-circle or cosine"):
+        Centroids(2, 3, distance="slide")
+
+
+# The classifier
+
+
+def test_nearest_centroid_is_the_nearest_and_says_how_sure() -> None:
+    loss, e, labels = batch()
+    found = nearest_centroid(e, loss.centroids)
+    assert torch.equal(found.rows, labels)
+    assert torch.equal(found.confidence, mean_resultant(e.concentration, 5))
+    assert (found.confidence.diff() > 0).all()
+    with pytest.raises(InputError, match=r"\(K, 5\)"):
+        nearest_centroid(e, loss.centroids[:, :4])
+
+
+def test_class_centroids_are_where_the_sure_pictures_lie() -> None:
+    e = VonMisesFisher(torch.tensor([[1.0, 0], [0, 1.0], [0, -1.0]]), torch.tensor([1e4, 0.1, 3.0]))
+    centroids = class_centroids(e, torch.tensor([0, 0, 1]))
+    assert torch.allclose(centroids.norm(dim=-1), torch.ones(2))
+    assert centroids[0, 0] > 0.99
+    assert torch.allclose(centroids[1], torch.tensor([0.0, -1.0]))
+    with pytest.raises(InputError, match="none of class 1"):
+        class_centroids(e, torch.tensor([0, 0, 2]))
+
+
+# On digits
+
+
+@pytest.mark.parametrize("method", ["centroids", "centroids-ce"])
+def test_learns_digits_and_doubts_unseen_ones(method: str) -> None:
+    seen, _ = _split("digits:train")
+    known, unknown = _split("digits:test")
+    embedder = train(seen, recipe_for("digits").but(method=method, epochs=16, patience=16)).embedder
+    labels = torch.tensor([int(label) for label in seen.labels])
+    centroids = class_centroids(embedder.encode(seen), labels)
+    found, other = (
+        nearest_centroid(embedder.encode(known), centroids),
+        nearest_centroid(embedder.encode(unknown), centroids),
+    )
+    right = found.rows.numpy() == np.array([int(label) for label in known.labels])
+    assert right.mean() > 0.9
+    confidence = torch.cat([found.confidence, other.confidence]).numpy()
+    assert auroc(np.arange(len(confidence)) < len(found.rows), confidence) > 0.85
+
+
+def _split(source: str) -> list[ImageSet]:
+    parts = hold_out_classes(load(source), {"8", "9"})
+    return sorted(parts, key=lambda part: "8" in part.labels)

@@ -62,3 +62,10 @@ def test_resume_without_the_model_it_came_from(run, model, tmp_path):
     lost = run("train", TRAIN, "-o", out, "--epochs", 2, "--resume")
     assert lost.code != 0
     assert "begun from another model" in lost.err
+
+
+def test_help_names_every_method():
+    from howsure.cli.train import METHOD_HELP
+    from howsure.train import METHODS
+
+    assert set(METHOD_HELP.replace(";", ",").replace(" with --from.", "").split(", ")) == set(METHODS)

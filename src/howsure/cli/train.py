@@ -15,13 +15,20 @@ if TYPE_CHECKING:
     from howsure.recipe import Recipe
 
 
+METHOD_HELP = (
+    "point, gaussian, ranking, hedged, hedged-2, soft-contrastive, centroids, centroids-ce, vmf, mc-infonce; "
+    "pfe with --from."
+)
+
+
 def train(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="A folder of folders, a CSV or JSONL of path,label, or a set.")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model directory to write.")],
     method: Annotated[
-        str | None, typer.Option(help="point; gaussian: with a scale for every picture; pfe, ranking, ...")
+        str | None,
+        typer.Option(help=METHOD_HELP),
     ] = None,
     start: Annotated[
         Path | None, typer.Option("--from", help="A model to keep: pfe or ranking add uncertainty, no place moves.")

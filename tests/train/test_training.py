@@ -123,6 +123,13 @@ def test_an_unknown_method_is_named() -> None:
         train(DIGITS, RECIPE.but(method="laplace"))
 
 
+@pytest.mark.parametrize("method", ["soft-contrastive", "hedged", "centroids", "centroids-ce", "vmf", "mc-infonce"])
+@pytest.mark.parametrize("unused", [{"loss": "triplet"}, {"miner": "hard"}])
+def test_a_loss_or_miner_that_would_go_unused_is_refused(method: str, unused: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="its own loss"):
+        train(DIGITS, RECIPE.but(method=method, **unused))
+
+
 class _Poisoned(nn.Module):
     """The usual loss until batch `at`; then NaN, in the value or only in the gradient."""
 

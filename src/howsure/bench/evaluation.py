@@ -11,6 +11,7 @@ import torch
 
 from howsure import metrics
 from howsure.compare import rms_distance
+from howsure.decide import lead
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.match import Matcher
@@ -89,14 +90,11 @@ def evaluate(
 
 def _doubts(query: Embedding, near: Neighbours, identities: np.ndarray) -> dict[str, np.ndarray]:
     """Scores that are large for doubtful queries: the model's own, and what any point embedding offers for free."""
-    other = identities != identities[:, :1]
-    second = np.where(other.any(1), other.argmax(1), near.distances.shape[1] - 1)
-    lead = near.distances[np.arange(len(near.distances)), second] - near.distances[:, 0]
     far = min(FAR, near.distances.shape[1]) - 1
     return {
         "uncertainty": query.uncertainty.double().numpy(),
         "top1_distance": near.distances[:, 0],
-        "margin": -lead,
+        "margin": -lead(near.distances, identities),
         f"knn{far + 1}_distance": near.distances[:, far],
     }
 

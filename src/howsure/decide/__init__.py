@@ -2,7 +2,7 @@
 
 from howsure.decide.answer import REASONS, Answer
 from howsure.decide.ask import Finding, Match, ask
-from howsure.decide.evidence import DEPTH, Evidence, weigh
+from howsure.decide.evidence import DEPTH, Evidence, lead, weigh
 from howsure.decide.policy import Certificate, Limits, Policy
 from howsure.decide.rules import decide, verify_pair
 
@@ -18,6 +18,7 @@ __all__ = [
     "Policy",
     "ask",
     "decide",
+    "lead",
     "verify_pair",
     "weigh",
 ]

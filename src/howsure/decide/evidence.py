@@ -31,18 +31,22 @@ class Evidence:
 
 
 def weigh(matcher: Matcher, distances: np.ndarray, identities: np.ndarray, uncertainty: np.ndarray) -> Evidence:
-    """Evidence from ranked matches: (Q, k) distances, best first, and the identity of each match.
-
-    If all k matches share one identity, the last of them bounds the margin from below.
-    """
+    """Evidence from ranked matches: (Q, k) distances, best first, and the identity of each match."""
     if distances.ndim != 2 or distances.shape != identities.shape or distances.shape[1] == 0:
         raise InputError("matches", expected="(Q, k) with k of 1 or more", got=f"{distances.shape}, {identities.shape}")
-    other = identities != identities[:, :1]
-    second = np.where(other.any(1), other.argmax(1), distances.shape[1] - 1)
-    lead = distances[np.arange(len(distances)), second] - distances[:, 0]
     return Evidence(
         log_odds=matcher.offset - matcher.scale * distances[:, 0],
-        margin=matcher.scale * lead,
+        margin=matcher.scale * lead(distances, identities),
         neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
         uncertainty=np.asarray(uncertainty, float),
     )
+
+
+def lead(distances: np.ndarray, identities: np.ndarray) -> np.ndarray:
+    """How much farther than the best match the nearest match of another identity lies, (Q,).
+
+    If all k matches share one identity, the last of them bounds it from below.
+    """
+    other = identities != identities[:, :1]
+    second = np.where(other.any(1), other.argmax(1), distances.shape[1] - 1)
+    return distances[np.arange(len(distances)), second] - distances[:, 0]

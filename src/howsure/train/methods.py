@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -87,31 +88,46 @@ def _means_and_ranking(setting: Setting) -> nn.Module:
     return Together(_means(setting), LossRanking())
 
 
+def _own_options(setting: Setting, name: str) -> dict[str, Any]:
+    """Options for a method's own loss: the recipe's, if it names that loss.
+
+    The default loss and its options are nobody's wish and give way; another loss or a miner would go unused.
+    """
+    recipe = setting.recipe
+    if recipe.loss not in (name, Recipe().loss) or recipe.miner != "all":
+        raise InputError(
+            f"method {recipe.method}",
+            expected=f"its own loss, {name}, and no miner",
+            got=f"loss {recipe.loss}, miner {recipe.miner}",
+            fix="leave both out, or choose method point or gaussian",
+        )
+    return dict(recipe.loss_options) if recipe.loss == name else {}
+
+
 def _own(name: str) -> Callable[[Setting], nn.Module]:
-    """A method's own loss; the recipe's options are for it only if the recipe names it."""
-
-    def made(setting: Setting) -> nn.Module:
-        recipe = setting.recipe
-        return build_loss(name, options=recipe.loss_options if recipe.loss == name else None)
-
-    return made
+    """A method's own loss."""
+    return lambda setting: build_loss(name, options=_own_options(setting, name))
 
 
 def _centroids(setting: Setting) -> Centroids:
-    """Places by centroids, concentrations by likelihood; options as in `_own`."""
-    recipe = setting.recipe
-    options = recipe.loss_options if recipe.loss == "centroids" else {}
-    return made(Centroids, {"classes": setting.classes, "dim": recipe.dim} | options)
+    """Places by centroids, concentrations by likelihood."""
+    sizes = {"classes": setting.classes, "dim": setting.recipe.dim}
+    return made(Centroids, sizes | _own_options(setting, "centroids"))
 
 
 def _centroids_and_classes(setting: Setting) -> nn.Module:
     return CentroidsAndClasses(_centroids(setting), setting.features)
 
 
+def _expected_likelihood(setting: Setting) -> nn.Module:
+    """Class likelihoods, the length of the embedding as concentration."""
+    sizes = {"classes": setting.classes, "dim": setting.recipe.dim}
+    return made(ExpectedLikelihood, sizes | _own_options(setting, "vmf"))
+
+
 def _mc_infonce(setting: Setting) -> nn.Module:
-    """Places and concentrations by sampling; options as in `_own`."""
-    recipe = setting.recipe
-    return made(MCInfoNCE, recipe.loss_options if recipe.loss == "mc-infonce" else {})
+    """Places and concentrations by sampling."""
+    return made(MCInfoNCE, _own_options(setting, "mc-infonce"))
 
 
 METHODS = {
@@ -124,6 +140,6 @@ METHODS = {
     "hedged-2": Method("hedged-2", _own("hedged")),
     "centroids": Method("vmf", _centroids),
     "centroids-ce": Method("vmf", _centroids_and_classes),
-    "vmf": Method("norm", lambda setting: ExpectedLikelihood(setting.classes, setting.recipe.dim)),
+    "vmf": Method("norm", _expected_likelihood),
     "mc-infonce": Method("vmf", _mc_infonce),
 }

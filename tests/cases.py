@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from howsure.embeddings import Draws, Embedding, Gaussian, GaussianMixture, Point, VonMisesFisher
+from howsure.embeddings import Draws, Embedding, Gaussian, GaussianMixture, NovelGaussian, Point, VonMisesFisher
 
 N, D, S = 5, 3, 4
 
@@ -29,6 +29,11 @@ def isotropic() -> Gaussian:
 
 def diagonal() -> Gaussian:
     return Gaussian(_normal(N, D, seed=3), _scale(N, D, seed=4))
+
+
+def novel() -> NovelGaussian:
+    typicality = torch.tensor([0.0, 0.01, 0.4, 0.9, 1.0], dtype=torch.float64)
+    return NovelGaussian(_normal(N, D, seed=17), _scale(N, 1, seed=18), typicality)
 
 
 def draws_of_points() -> Draws:
@@ -60,6 +65,7 @@ CASES: dict[str, Callable[[], Embedding]] = {
     "point": point,
     "gaussian, one scale": isotropic,
     "gaussian, per dimension": diagonal,
+    "gaussian with novelty": novel,
     "draws of points": draws_of_points,
     "draws of gaussians": draws_of_gaussians,
     "mixture": mixture,

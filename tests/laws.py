@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from howsure.compare import expected_squared_distance
-from howsure.embeddings import Embedding, Point, cat, restore
+from howsure.embeddings import Embedding, Point, cat, places, restore
 from howsure.errors import InputError
 
 SAMPLES = 8_000
@@ -74,6 +74,26 @@ def draws_agree_with_the_whole(e: Embedding) -> None:
 def uncertainty_is_total_variance(e: Embedding) -> None:
     assert torch.equal(e.uncertainty, e.variance.sum(-1))
     assert (e.uncertainty >= 0).all()
+
+
+def places_know_no_doubt(e: Embedding) -> None:
+    bare = places(e)
+    assert torch.allclose(e.place, bare.mean)
+    assert len(bare.by_draw()) == len(e.by_draw())
+    for point, draw in zip(bare.by_draw(), e.by_draw(), strict=True):
+        assert (point.uncertainty == 0).all()
+        assert torch.equal(point.mean, draw.place)
+        # A mean of length 0 points nowhere; every other one points to the place.
+        along = torch.nn.functional.cosine_similarity(draw.mean, draw.place, dim=-1, eps=0)
+        assert torch.allclose(along.nan_to_num(1), torch.ones(len(e), dtype=e.dtype))
+
+
+def confidence_is_a_share_that_falls_with_doubt(e: Embedding) -> None:
+    """Of the families that have one."""
+    if e.confidence is None:
+        return
+    assert ((e.confidence >= 0) & (e.confidence <= 1)).all()
+    assert torch.equal(e.confidence.argsort(), (-e.uncertainty).argsort())
 
 
 def rows(e: Embedding) -> None:
@@ -250,6 +270,8 @@ LAWS: dict[str, Callable[[Embedding], None]] = {
         samples_are_joint_draws,
         draws_agree_with_the_whole,
         uncertainty_is_total_variance,
+        places_know_no_doubt,
+        confidence_is_a_share_that_falls_with_doubt,
         rows,
         rows_out_of_range,
         iteration_ends,

@@ -27,6 +27,7 @@ PUBLIC = {
     "InputSpec",
     "Matcher",
     "Matches",
+    "NovelGaussian",
     "Point",
     "Policy",
     "Recipe",

@@ -115,7 +115,7 @@ def test_directions_are_normalised_and_concentrations_grow_with_evidence(name: s
     z = FEATURES @ head.location.weight.T
     assert torch.allclose(belief.direction, z / z.norm(dim=-1, keepdim=True), atol=1e-6)
     assert torch.allclose(fainter.direction, belief.direction, atol=1e-6)
-    power = {"vmf": 4, "norm": 2}[name]
+    power = {"vmf": 16, "norm": 2}[name]
     assert torch.allclose(power * fainter.concentration, belief.concentration, rtol=1e-4)
     assert (fainter.uncertainty > belief.uncertainty).all()
     with pytest.raises(InputError, match="2 or more"):
@@ -130,14 +130,16 @@ def test_norm_is_the_concentration() -> None:
 def test_vmf_head_starts_at_an_expected_cosine_of_a_half_for_the_typical_picture() -> None:
     head = VonMisesFisherHead(10, 4)
     belief = head(FEATURES)
-    squared = head.location(FEATURES).square().sum(-1)
-    typical = belief.concentration * squared.mean() / squared
-    assert torch.allclose(VonMisesFisher(belief.direction, typical).confidence, torch.tensor(0.5), atol=1e-5)
-    assert head.typical.item() == pytest.approx(squared.mean().item())
+    typical = belief.concentration
+    for kind, evidence in enumerate((head.location(FEATURES), FEATURES)):
+        squared = evidence.detach().square().sum(-1)
+        typical = typical * squared.mean() / squared
+        assert head.typical[kind].item() == pytest.approx(squared.mean().item())
+    assert torch.allclose(VonMisesFisher(belief.direction, typical).confidence, torch.tensor(0.5), atol=1e-4)
     before = head.eval().typical.clone()
     head(10 * FEATURES)
     assert torch.equal(head.typical, before)
-    assert torch.equal(VonMisesFisherHead(10, 4).eval().typical, torch.tensor(0.0))
+    assert not VonMisesFisherHead(10, 4).eval().typical.any()
 
 
 def test_concentrations_do_not_shape_the_features() -> None:
@@ -148,13 +150,30 @@ def test_concentrations_do_not_shape_the_features() -> None:
 
 def test_concentrations_stay_below_the_cap_and_come_down_again() -> None:
     head = VonMisesFisherHead(10, 4)
-    torch.nn.init.constant_(head.log_concentration.bias, 1e4)
+    torch.nn.init.constant_(head.level, 1e4)
     belief = head(FEATURES)
     assert torch.allclose(belief.confidence, torch.tensor(0.9999), atol=1e-6)
     belief.concentration.sum().backward()
-    assert head.log_concentration.bias.grad > 0
-    torch.nn.init.constant_(head.log_concentration.bias, -1e4)
+    assert head.level.grad > 0
+    torch.nn.init.constant_(head.level, -1e4)
     assert not head(FEATURES).checked().confidence.any()
+
+
+def test_both_kinds_of_evidence_count() -> None:
+    """A longer z, or more of any feature at the same z, is never a lower concentration."""
+    head = VonMisesFisherHead(10, 4).eval()
+    for parameter in (head.level, head.log_power, head.log_weight):
+        torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    torch.nn.init.constant_(head.level, -1.0)  # below the cap
+    before = head(FEATURES).concentration
+    length = head.location(FEATURES).square().sum(-1)
+    strength = FEATURES.square() @ head.log_weight.exp()
+    wanted = head.log_unit - 10 + length.log() + head.log_power.exp() * strength.log()  # ten times as hasty
+    assert torch.allclose(before.log(), wanted, atol=1e-4)
+    with torch.no_grad():
+        for layer in (head.location.weight, head.location.bias):
+            layer.mul_(2)
+    assert torch.allclose(head(FEATURES).concentration, 4 * before)
 
 
 def test_no_features_are_no_direction() -> None:

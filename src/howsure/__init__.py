@@ -13,6 +13,7 @@ _HOME = {
     "Embedding": "embeddings",
     "Gaussian": "embeddings",
     "GaussianMixture": "embeddings",
+    "NovelGaussian": "embeddings",
     "Point": "embeddings",
     "VonMisesFisher": "embeddings",
     "cat": "embeddings",

@@ -47,6 +47,8 @@ class Recipe(BaseModel):
     classes_per_batch: Annotated[int, Field(ge=2)] = 16
     pictures_per_class: Annotated[int, Field(ge=2)] = 8
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    schedule: Literal["constant", "one-cycle"] = "constant"
+    augment: tuple[str, ...] = ()  # keys of howsure.data.AUGMENTATIONS
     validation_share: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
     patience: Count = 5
     seed: Annotated[int, Field(ge=0)] = 0

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kendalltau
 
-from howsure import Gaussian, Matcher, Point
+from howsure import Draws, Embedding, Gaussian, Matcher, Point, VonMisesFisher
+from howsure.bench.confidence import confidence_metrics
 from howsure.bench.evaluation import evaluate, neighbours
 from howsure.errors import InputError
 
@@ -103,3 +105,96 @@ def test_foreign_items_far_away_are_found_and_base_rate_is_named():
 def test_what_cannot_be_judged_is_refused(labels):
     with pytest.raises(InputError, match="two classes or more"):
         evaluate(Point(torch.randn(6, 2)), labels)
+
+
+def directions(*, classes: int = 4, each: int = 100, seed: int = 0) -> tuple[VonMisesFisher, list[str]]:
+    """Noisy directions around one axis a class, half of the items noisier, and they know it."""
+    rng = np.random.default_rng(seed)
+    rows = np.repeat(np.arange(classes), each)
+    noise = np.where(rng.random(len(rows)) < 0.5, 0.2, 1.0)
+    place = torch.from_numpy(np.eye(classes)[rows] + noise[:, None] * rng.normal(size=(len(rows), classes)))
+    concentration = torch.from_numpy(1 / noise**2)
+    return VonMisesFisher(place / place.norm(dim=1, keepdim=True), concentration), [f"c{row}" for row in rows]
+
+
+FREE = ("top1_distance", "margin", "knn50_distance")
+
+
+def test_training_free_scores_see_places_alone():
+    belief, labels = directions()
+    point = Point(belief.direction)
+    near = neighbours(point, point, leave_one_out=True)
+    others = np.array(labels)
+    for other in (belief, VonMisesFisher(belief.direction, belief.concentration.flip(0))):
+        got = values(other, labels, ood=VonMisesFisher(belief.direction[:40].roll(1, 1), torch.ones(40).double()))
+        assert got["recall_at_1_places"] == pytest.approx((others[near.positions[:, 0]] == others).mean())
+        bare = values(point, labels, ood=Point(belief.direction[:40].roll(1, 1)))
+        assert all(got[f"ood_auroc_{name}"] == bare[f"ood_auroc_{name}"] for name in FREE if name != "margin")
+        assert all(got[f"r_auroc_{name}_places"] == bare[f"r_auroc_{name}"] for name in FREE)
+
+
+def test_firm_items_are_hubs_for_distances_of_beliefs_but_not_of_places():
+    turn = torch.from_numpy(np.repeat([0.0, 1.0], 40) + np.random.default_rng(0).uniform(-0.1, 0.1, 80))
+    belief = VonMisesFisher(torch.stack([turn.cos(), turn.sin()], 1), torch.ones(80).double())
+    belief.concentration[7] = 1e4
+    got = values(belief, ["a"] * 40 + ["b"] * 40)
+    assert got["recall_at_1_places"] == 1
+    assert got["recall_at_1"] < 0.6  # item 7 is nearest to everything
+
+
+def test_places_are_reported_where_there_is_doubt():
+    belief, labels = clusters(1.0)
+    assert "recall_at_1_places" not in values(belief, labels)
+    doubtful: list[Embedding] = [Gaussian(belief.mean, torch.ones(len(belief), 1).double())]
+    doubtful.append(Draws.stack([belief, Point(belief.mean + 0.1)]))
+    for other in doubtful:  # the same doubt about all, so the same order
+        got = values(other, labels)
+        assert got["recall_at_1_places"] == got["recall_at_1"] == values(belief, labels)["recall_at_1"]
+
+
+def test_the_majority_of_five_and_its_ties():
+    belief, labels = clusters(1.2, each=60)
+    full = torch.cdist(belief.mean, belief.mean).numpy()
+    np.fill_diagonal(full, np.inf)
+    near = np.array(labels)[np.argsort(full, axis=1)[:, :5]]
+    voted = []
+    for row in near.tolist():
+        most = max(row.count(name) for name in row)
+        voted.append(next(name for name in row if row.count(name) == most))
+    right = np.array(voted) == np.array(labels)
+    order = np.random.default_rng(1).permutation(len(labels))  # from the most certain to the least
+    scale = torch.empty(len(labels), 1, dtype=torch.float64)
+    scale[torch.from_numpy(order), 0] = torch.linspace(1e-7, 2e-7, len(labels), dtype=torch.float64)
+    got = values(Gaussian(belief.mean, scale), labels)
+    bins = [right[part].mean() for part in np.array_split(order, 20)]
+    assert got["kendall_knn5_uncertainty"] == pytest.approx(kendalltau(np.arange(20), -np.array(bins)).statistic)
+    assert "kendall_knn5_margin" not in values(Point(belief.mean[[0, 1, 60, 61]]), ["a", "a", "b", "b"])
+
+
+def test_confidence_is_judged_as_a_probability():
+    belief, labels = directions(each=300)
+    got = values(belief, labels)
+    for metric in ("ece", "brier"):
+        for calibrated in ("logistic", "isotonic"):
+            assert got[f"confidence_{metric}_{calibrated}"] < got[f"confidence_{metric}_raw"]
+    assert not any(name.startswith("confidence") for name in values(Point(belief.direction), labels))
+
+
+def test_a_calibrated_confidence_needs_no_calibration():
+    rng = np.random.default_rng(0)
+    p = rng.random(40_000)
+    got = {metric.name: metric.value for metric in confidence_metrics(p, rng.random(len(p)) < p, seed=0)}
+    assert got["confidence_ece_raw"] < 0.02
+    assert got["confidence_brier_raw"] == pytest.approx(1 / 6, abs=0.005)  # E p(1 - p)
+    assert got["confidence_brier_isotonic"] == pytest.approx(1 / 6, abs=0.005)
+    assert got["confidence_ece_logistic"] < 0.05
+    turned = {metric.name: metric.value for metric in confidence_metrics(1 - p, rng.random(len(p)) < p, seed=0)}
+    assert turned["confidence_ece_raw"] > 0.4
+    assert turned["confidence_ece_logistic"] < 0.02  # no confidence at all: the base rate for everyone
+
+
+def test_confidence_where_nothing_is_wrong():
+    got = {metric.name: metric for metric in confidence_metrics(np.linspace(0, 1, 50), np.ones(50, bool), seed=0)}
+    assert got["confidence_brier_logistic"].value is None
+    assert "both kinds of outcome" in got["confidence_brier_logistic"].convention
+    assert got["confidence_brier_isotonic"].value == pytest.approx(1 / 27**2)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from howsure.embeddings import Draws, Gaussian, VonMisesFisher
+from howsure.embeddings import Draws, Gaussian, VonMisesFisher, places
 from howsure.errors import InputError
 from howsure.numerics.vmf import mean_resultant_gap
 
@@ -103,3 +103,11 @@ def test_who_asks_for_this_family_says_so() -> None:
     assert VonMisesFisher.of(e, asker="I") is e
     with pytest.raises(InputError, match=r"I: expected beliefs with a direction .* got gaussian"):
         VonMisesFisher.of(Gaussian(torch.zeros(1, 2), torch.ones(1, 1)), asker="I")
+
+
+def test_the_place_is_the_direction_however_little_is_known() -> None:
+    e = belief(4)
+    assert torch.equal(e.place, e.direction)
+    near, far = e[:1], e[-1:]  # concentrations 0 and 1e7
+    assert near.mean.norm() < 1e-6 < 0.99 < far.mean.norm()
+    assert places(near).mean.norm().item() == pytest.approx(1)

@@ -10,6 +10,7 @@ from howsure.data import ImageSet, hold_out_classes, load
 from howsure.embeddings import Gaussian, Point, VonMisesFisher
 from howsure.errors import InputError
 from howsure.losses import Centroids, CentroidsAndClasses, class_centroids, nearest_centroid
+from howsure.losses.centroids import spread
 from howsure.metrics import auroc
 from howsure.numerics.vmf import mean_resultant
 from howsure.recipe import recipe_for
@@ -78,6 +79,30 @@ def test_alpha_follows_the_published_schedule() -> None:
         assert loss.alpha == pytest.approx(alpha, rel=0.01)
 
 
+def test_a_shorter_run_may_have_a_faster_schedule() -> None:
+    loss = Centroids(2, 2, every=30)
+    loss.iteration = torch.tensor(150)
+    assert loss.alpha == pytest.approx(0.0290, rel=0.01)
+
+
+@pytest.mark.parametrize(("classes", "dim"), [(2, 2), (10, 2), (100, 2), (10, 16), (10, 1024), (17, 16)])
+def test_centroids_start_as_far_apart_as_can_be(classes: int, dim: int) -> None:
+    torch.manual_seed(0)
+    c = spread(classes, dim)
+    assert torch.allclose(c.norm(dim=-1), torch.ones(classes), atol=1e-5)
+    nearest = (c @ c.T).fill_diagonal_(-2).amax(1)
+    best = math.cos(2 * math.pi / classes) if dim == 2 else -1 / (classes - 1)
+    assert torch.allclose(nearest, torch.tensor(best), atol=2e-3)
+    torch.manual_seed(1)
+    assert not torch.allclose(spread(classes, dim), c, atol=0.01)  # which class lies where is up to the seed
+
+
+def test_more_classes_than_a_simplex_has_corners_are_farther_apart_than_at_random() -> None:
+    torch.manual_seed(0)
+    c, random = spread(200, 64), unit(200, 64, seed=0)
+    assert (c @ c.T).fill_diagonal_(-2).max() < 0.3 * (random @ random.T).fill_diagonal_(-2).max()
+
+
 def test_centroids_move_towards_their_batch_and_absent_ones_stay() -> None:
     loss, e, labels = batch()
     there = labels < 3
@@ -107,6 +132,17 @@ def test_pictures_at_one_place_draw_no_centroid_there() -> None:
     assert loss(together, labels).item() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
     assert torch.equal(loss.centroids, before)
     assert loss.iteration == 0
+
+
+def test_as_published_they_are_drawn_there() -> None:
+    loss, e, labels = batch(dim=3)
+    loss.gate = "published"
+    before = loss.centroids.clone()
+    together = VonMisesFisher(before[:1].repeat(len(labels), 1), e.concentration)
+    wanted = by_hand(together, labels, before, kind="great-circle", push=True) + likelihood(together, labels, before)
+    assert loss(together, labels).item() == pytest.approx(wanted, abs=2e-3)  # arc cosines near 1 are rough
+    assert (loss.centroids @ before[0] > before @ before[0] - 1e-6).all()
+    assert loss.iteration == 1
 
 
 def test_state_carries_the_centroids() -> None:
@@ -180,6 +216,10 @@ def test_what_cannot_be_made() -> None:
         Centroids(1, 3)
     with pytest.raises(InputError, match="great-circle or cosine"):
         Centroids(2, 3, distance="slide")
+    with pytest.raises(InputError, match="arrived or published"):
+        Centroids(2, 3, gate="open")
+    with pytest.raises(InputError, match="positive number of batches"):
+        Centroids(2, 3, every=0)
 
 
 # The classifier

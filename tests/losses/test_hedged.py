@@ -129,7 +129,7 @@ def test_marginal_is_the_tighter_bound() -> None:
 
 def test_sure_beliefs_are_the_soft_contrastive_loss() -> None:
     sure = Gaussian(places(), torch.full((len(LABELS), 2), 1e-5))
-    wanted = SoftContrastive()(Point(places()), LABELS).item()
+    wanted = SoftContrastive(offset=5.0)(Point(places()), LABELS).item()
     for objective in OBJECTIVES:
         assert Hedged(weight=0.0, objective=objective)(sure, LABELS).item() == pytest.approx(wanted, rel=1e-4)
 

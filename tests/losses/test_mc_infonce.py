@@ -99,4 +99,5 @@ def test_options_that_make_no_sense(options: dict[str, float]) -> None:
 def test_nan_is_not_hidden() -> None:
     broken = PLACE.clone()
     broken[0] = torch.nan
-    assert MCInfoNCE()(Point(broken), LABELS).isnan()
+    with pytest.raises(InputError, match="finite"):
+        MCInfoNCE()(Point(broken), LABELS)

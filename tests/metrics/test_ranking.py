@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from howsure.errors import InputError
-from howsure.metrics import rank, recall_at_k, relevance, relevant_count
+from howsure.metrics import majority, rank, recall_at_k, relevance, relevant_count
 
 # few distinct values, so that ties are the rule
 tied_matrices = arrays(
@@ -131,3 +131,18 @@ def test_shapes_must_agree():
         relevance([[1, 2]], [[0, 0]], query_ids=[1, 2], query_labels=[0])
     with pytest.raises(InputError, match="one entry per item"):
         relevant_count([0], [0, 1], query_ids=[0], gallery_ids=[0])
+
+
+def test_majority_is_the_mode_and_ties_go_to_the_nearest() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(4, size=(200, 5))
+    expected = []
+    for row in labels.tolist():
+        most = max(row.count(label) for label in row)
+        expected.append(next(label for label in row if row.count(label) == most))
+    assert majority(labels).tolist() == expected
+
+
+def test_majority_of_nobody_is_refused() -> None:
+    with pytest.raises(InputError, match="nearest first"):
+        majority(np.zeros((3, 0)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from howsure.backbones.conv import lam_cifar, lam_fashion, n_digit, siamese
+from howsure.backbones.conv import lam_cifar, lam_fashion, n_digit, n_digit_deep, siamese
 from howsure.backbones.mlp import mlp
 from howsure.backbones.resnet import resnet
 from howsure.errors import InputError
@@ -18,6 +18,7 @@ BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "lam-fashion": lam_fashion,
     "lam-cifar": lam_cifar,
     "n-digit": n_digit,
+    "n-digit-deep": n_digit_deep,
     "siamese": siamese,
     "mlp": mlp,
     "resnet": resnet,

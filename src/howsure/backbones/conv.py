@@ -21,13 +21,38 @@ def lam_cifar(channels: int) -> nn.Module:
     )  # fmt: skip
 
 
-def n_digit(channels: int) -> nn.Module:
+class _XavierLazyLinear(nn.LazyLinear):
+    """A linear layer that takes its width from the first input, and then starts as Glorot and Bengio advise."""
+
+    def reset_parameters(self) -> None:
+        if self.in_features:
+            _xavier(self)
+
+
+def n_digit(channels: int) -> nn.Sequential:
     """The N-digit MNIST network of hedged instance embeddings, up to its 120 features; input 28 high, 28 N wide."""
-    return nn.Sequential(
+    network = nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(6, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.LazyLinear(120), nn.ReLU(),
+        nn.Flatten(), _XavierLazyLinear(120), nn.ReLU(),
     )  # fmt: skip
+    for layer in network:
+        if isinstance(layer, nn.Conv2d):
+            _xavier(layer)
+    return network
+
+
+def n_digit_deep(channels: int) -> nn.Module:
+    """The same with one more dense layer, 84 features: what helps most where a space has two dimensions."""
+    last = nn.Linear(120, 84)
+    _xavier(last)
+    return nn.Sequential(*n_digit(channels), last, nn.ReLU())
+
+
+def _xavier(layer: nn.Conv2d | nn.Linear) -> None:
+    nn.init.xavier_uniform_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 def siamese(channels: int) -> nn.Module:

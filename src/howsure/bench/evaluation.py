@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from howsure import metrics
+from howsure.bench.confidence import confidence_metrics
+from howsure.bench.metric import Metric, defined
 from howsure.compare import rms_distance
 from howsure.decide import lead
-from howsure.embeddings import Embedding
+from howsure.embeddings import Embedding, places
 from howsure.errors import InputError
 from howsure.match import Matcher
 
@@ -22,15 +24,7 @@ DEPTH = 64  # neighbours looked at
 FAR = 50  # the neighbour whose distance says how lonely an item is
 PAIRS = 10_000
 BINS = 20
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A number and its definition; `value` is None where the data do not define it, and `convention` says why."""
-
-    name: str
-    value: float | None
-    convention: str
+VOTES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +59,8 @@ def evaluate(
 ) -> list[Metric]:
     """Retrieval, verification, selective prediction, calibration and, with `ood`, detection of foreign pictures.
 
-    Everything is leave-one-out among the given items. Training-free baselines stand beside the model's uncertainty.
+    Everything is leave-one-out among the given items. Training-free baselines stand beside the model's uncertainty;
+    they see the places of the items and nothing of what the model says about its doubt.
     """
     codes = np.unique(np.asarray(labels), return_inverse=True)[1]
     total = np.bincount(codes)[codes] - 1
@@ -76,27 +71,39 @@ def evaluate(
             got=f"{len(belief)} pictures of {codes.max() + 1 if len(codes) else 0} classes",
         )
     near = neighbours(belief, belief, leave_one_out=True)
-    relevant = codes[near.positions] == codes[:, None]
-    doubts = _doubts(belief, near, codes[near.positions])
+    bare = places(belief)
+    doubtful = bool((belief.uncertainty > 0).any())  # otherwise places are all there is
+    free = neighbours(bare, bare, leave_one_out=True) if doubtful else near
+    found = codes[near.positions]
+    relevant = found == codes[:, None]
+    doubts = _doubts(belief, free, codes[free.positions])
+    confidence = belief.to(dtype=torch.float64).confidence
     return [
         *_retrieval(relevant, total),
+        *(_by_places(doubts, codes[free.positions] == codes[:, None], total) if doubtful else []),
         *_verification(belief, codes, seed=seed),
         *_selective(doubts, error=~relevant[:, 0]),
-        *_honesty(belief, codes, doubts, correct=relevant[:, 0], seed=seed),
+        *_honesty(belief, codes, doubts, found=found, seed=seed),
+        *(confidence_metrics(confidence.numpy(), relevant[:, 0], seed=seed) if confidence is not None else []),
         *(_calibration(belief, codes, matcher, seed=seed) if matcher else []),
         *(_detection(belief, doubts, ood) if ood is not None else []),
     ]
 
 
-def _doubts(query: Embedding, near: Neighbours, identities: np.ndarray) -> dict[str, np.ndarray]:
-    """Scores that are large for doubtful queries: the model's own, and what any point embedding offers for free."""
-    far = min(FAR, near.distances.shape[1]) - 1
-    return {
-        "uncertainty": query.uncertainty.double().numpy(),
-        "top1_distance": near.distances[:, 0],
-        "margin": -lead(near.distances, identities),
-        f"knn{far + 1}_distance": near.distances[:, far],
+def _doubts(query: Embedding, free: Neighbours, identities: np.ndarray) -> dict[str, np.ndarray]:
+    """Scores that are large for doubtful queries: the model's own, and what the places alone offer for free."""
+    far = min(FAR, free.distances.shape[1])
+    return _said(query) | {
+        "top1_distance": free.distances[:, 0],
+        "margin": -lead(free.distances, identities),
+        f"knn{far}_distance": free.distances[:, far - 1],
     }
+
+
+def _said(belief: Embedding) -> dict[str, np.ndarray]:
+    """What the model itself says: will the answer be wrong, and, if it keeps that, is this unlike anything seen?"""
+    said = {"uncertainty": belief.uncertainty, "novelty": belief.novelty}
+    return {name: score.double().numpy() for name, score in said.items() if score is not None}
 
 
 def _retrieval(relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
@@ -110,6 +117,17 @@ def _retrieval(relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
             value = metrics.map_at_k(relevant, total, k, denominator=denominator)
             name = f"map_at_{k}" if denominator == "min_rk" else f"map_at_{k}_{denominator}"
             out.append(Metric(name, value, f"denominator {denominator}; {how}"))
+    return out
+
+
+def _by_places(doubts: dict[str, np.ndarray], relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
+    """Retrieval by those who do not listen to doubt, and which doubts foresee its errors."""
+    how = "by the distance of places (means; directions on the sphere)"
+    out = [Metric("recall_at_1_places", metrics.recall_at_k(relevant[total > 0], 1), f"as recall_at_1, but {how}")]
+    for name, score in doubts.items():
+        if np.ptp(score) > 0:
+            foresee = partial(metrics.r_auroc, score, relevant[:, 0])
+            out.append(defined(f"r_auroc_{name}_places", foresee, f"as r_auroc_{name}, nearest neighbour {how}"))
     return out
 
 
@@ -143,7 +161,7 @@ def _verification(belief: Embedding, codes: np.ndarray, *, seed: int) -> list[Me
 def _selective(doubts: dict[str, np.ndarray], *, error: np.ndarray) -> list[Metric]:
     out = []
     for name, score in doubts.items():
-        how = f"error of the nearest neighbour, sorted by {name}, ties shared"
+        how = f"error of the nearest neighbour by rms_distance, sorted by {name}, ties shared"
         if np.ptp(score) == 0:
             out.append(Metric(f"aurc_{name}", None, "the same for every query: it cannot rank them"))
             continue
@@ -154,9 +172,10 @@ def _selective(doubts: dict[str, np.ndarray], *, error: np.ndarray) -> list[Metr
 
 
 def _honesty(
-    belief: Embedding, codes: np.ndarray, doubts: dict[str, np.ndarray], *, correct: np.ndarray, seed: int
+    belief: Embedding, codes: np.ndarray, doubts: dict[str, np.ndarray], *, found: np.ndarray, seed: int
 ) -> list[Metric]:
-    """Does doubt predict a wrong answer, query by query and over bins?"""
+    """Does doubt predict a wrong answer, query by query and over bins? `found` are the classes of the neighbours."""
+    correct, voted = found[:, 0] == codes, metrics.majority(found[:, :VOTES]) == codes
     a, b = _pairs(codes, seed=seed)
     same = codes[a] == codes[b]
     similarity = -rms_distance(belief[a], belief[b], paired=True).double().numpy()
@@ -166,22 +185,18 @@ def _honesty(
         if np.ptp(score) == 0:
             out.append(Metric(f"r_auroc_{name}", None, "the same for every query: it cannot rank them"))
             continue
-        how = f"{name} of queries with a wrong nearest neighbour against the others; ties count half"
-        out.append(_defined(f"r_auroc_{name}", partial(metrics.r_auroc, score, correct), how))
+        how = f"{name} of queries with a wrong nearest neighbour by rms_distance against the others; ties count half"
+        out.append(defined(f"r_auroc_{name}", partial(metrics.r_auroc, score, correct), how))
         tau = partial(metrics.kendall_over_bins, score, correct, bins=BINS)
-        out.append(_defined(f"kendall_accuracy_{name}", tau, f"{bins}; accuracy of the nearest neighbour"))
+        out.append(defined(f"kendall_accuracy_{name}", tau, f"{bins}; accuracy of the nearest neighbour"))
+        if found.shape[1] >= VOTES:
+            tau = partial(metrics.kendall_over_bins, score, voted, bins=BINS)
+            how = f"{bins}; accuracy of the majority of {VOTES} neighbours, a tie goes to the class of the nearest"
+            out.append(defined(f"kendall_knn{VOTES}_{name}", tau, how))
         tau = partial(metrics.kendall_over_bins_ap, score[a] + score[b], same, similarity, bins=BINS)
         how = f"{bins}; verification_ap of {len(a)} pairs, sorted by the sum of the two"
-        out.append(_defined(f"kendall_ap_{name}", tau, how))
+        out.append(defined(f"kendall_ap_{name}", tau, how))
     return out
-
-
-def _defined(name: str, measure: Callable[[], float], how: str) -> Metric:
-    """A metric, or the reason why the data do not define it."""
-    try:
-        return Metric(name, measure(), how)
-    except InputError as error:
-        return Metric(name, None, f"not defined here: {error}")
 
 
 def _calibration(belief: Embedding, codes: np.ndarray, matcher: Matcher, *, seed: int) -> list[Metric]:
@@ -198,16 +213,15 @@ def _calibration(belief: Embedding, codes: np.ndarray, matcher: Matcher, *, seed
 
 
 def _detection(belief: Embedding, doubts: dict[str, np.ndarray], ood: Embedding) -> list[Metric]:
-    near = neighbours(ood, belief)
-    far = min(FAR, near.distances.shape[1]) - 1
-    foreign = {
-        "uncertainty": ood.uncertainty.double().numpy(),
-        "top1_distance": near.distances[:, 0],
-        f"knn{far + 1}_distance": near.distances[:, far],
+    free = neighbours(places(ood), places(belief))
+    far = min(FAR, len(belief) - 1)  # as for the familiar items, each of which is one of them
+    foreign = _said(ood) | {
+        "top1_distance": free.distances[:, 0],
+        f"knn{far}_distance": free.distances[:, far - 1],
     }
     out = []
     for name, score in foreign.items():
-        both = np.concatenate([doubts.get(name, near.distances[:0, 0]), score])
+        both = np.concatenate([doubts[name], score])
         positive = np.arange(len(both)) >= len(both) - len(score)
         if np.ptp(both) == 0:
             out.append(Metric(f"ood_auroc_{name}", None, "the same for every picture: it cannot tell them apart"))

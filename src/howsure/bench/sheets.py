@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -12,15 +14,31 @@ from PIL import Image, ImageDraw, ImageFont
 from howsure.bench.evaluation import neighbours
 from howsure.data import ImageSet
 from howsure.embeddings import Embedding
-from howsure.errors import DataError
+from howsure.errors import DataError, InputError
 from howsure.files import write_whole
 
 __all__ = ["sheets_folder", "write_sheets"]
 
 COUNT, COLUMNS = 48, 8  # pictures a sheet, pictures a row
-BOX = (120, 96)  # pixels for a picture
-GAP, LINE = 8, 16  # between pictures, of text
-INK, PAPER = "black", "white"
+BOX = (144, 112)  # pixels for a picture, at most
+GAP, LINE, TEXT, HEAD = 14, 18, 14, 17  # pixels: between pictures, of a line, of its letters, of those of the title
+INK, SOFT, BAD, PAPER = "#1d1f21", "#5a5f63", "#b3261e", "#fcfcfa"  # paper of its own: it holds on a dark page too
+
+
+@dataclass(frozen=True)
+class Item:
+    """A picture on a sheet: how doubtful it is, and the label of the other picture nearest to it."""
+
+    row: int
+    id: str
+    label: str | None
+    doubt: float
+    nearest: str | None
+
+    @property
+    def right(self) -> bool | None:
+        """Whether the nearest is of the same class; None where that is not known."""
+        return None if None in (self.label, self.nearest) else self.label == self.nearest
 
 
 def sheets_folder(path: Path) -> Path:
@@ -37,18 +55,22 @@ def write_sheets(folder: Path, images: ImageSet, belief: Embedding) -> list[Path
     """Write most-certain.png, least-certain.png and index.json; picture i of the set has belief i.
 
     Sorted by the belief's uncertainty; where that is the same for all, by the distance to the nearest neighbour.
-    No picture is on both sheets.
+    No picture is on both sheets. A red frame: the nearest other picture is of another class.
     """
-    name, score = _doubt(belief)
-    order = np.argsort(score, kind="stable")
-    count = min(COUNT, max(1, len(order) // 2))
+    if len(belief) < 2:
+        raise InputError("sheets", expected="two pictures or more", got=str(len(belief)))
+    name, doubt = _doubt(belief)
+    order = np.argsort(doubt, kind="stable")
+    count = min(COUNT, len(order) // 2)
     made, listed = [], []
     for which, rows in (("most", order[:count]), ("least", order[::-1][:count])):
-        title = f"{which} certain of {len(images):,}: {images.name}, by {name} (large = unsure)"
+        items = _items(images, belief, rows, doubt)
+        wrong = sum(item.right is False for item in items)
+        title = f"{which.capitalize()} certain: {count} of {len(images):,} pictures of {images.name}"
+        how = f"by {name}, large = unsure; red: the nearest other picture is of another class, {wrong} of {count}"
         file = folder / f"{which}-certain.png"
-        write_whole(file, _png(_sheet(images, rows, score, title=title)))
-        items = [{"id": images.ids[i], "label": images.labels[i], name: float(score[i])} for i in rows]
-        listed.append({"file": file.name, "items": items})
+        write_whole(file, _png(_sheet(images, items, heading=(title, how))))
+        listed.append({"file": file.name, "items": [_json(item, name) for item in items]})
         made.append(file)
     index = {"data": images.name, "pictures": len(images), "sorted_by": name, "large_means": "unsure", "sheets": listed}
     made.append(folder / "index.json")
@@ -63,23 +85,51 @@ def _doubt(belief: Embedding) -> tuple[str, np.ndarray]:
     return "top1_distance", neighbours(belief, belief, leave_one_out=True, depth=1).distances[:, 0]
 
 
-def _sheet(images: ImageSet, rows: np.ndarray, score: np.ndarray, *, title: str) -> Image.Image:
-    font = ImageFont.load_default(size=12)
-    columns = min(COLUMNS, len(rows))
-    wide, high = BOX[0] + GAP, BOX[1] + 2 * LINE + GAP
-    width = max(GAP + columns * wide, 2 * GAP + round(font.getlength(title)))
-    sheet = Image.new("RGB", (width, 2 * GAP + LINE + -(-len(rows) // columns) * high), PAPER)
+def _items(images: ImageSet, belief: Embedding, rows: np.ndarray, doubt: np.ndarray) -> list[Item]:
+    near = neighbours(belief[rows], belief, depth=2).positions
+    other = np.where(near[:, 0] == rows, near[:, 1], near[:, 0])  # a picture is not its own neighbour
+    return [
+        Item(int(i), images.ids[i], images.labels[i], float(doubt[i]), images.labels[j])
+        for i, j in zip(rows, other, strict=True)
+    ]
+
+
+def _json(item: Item, name: str) -> dict[str, Any]:
+    return {"id": item.id, "label": item.label, name: item.doubt, "nearest": item.nearest, "right": item.right}
+
+
+def _sheet(images: ImageSet, items: list[Item], *, heading: tuple[str, str]) -> Image.Image:
+    text, head = ImageFont.load_default(size=TEXT), ImageFont.load_default(size=HEAD)
+    pictures = [_fitted(images.image(item.row)) for item in items]
+    tallest = max(picture.height for picture in pictures)
+    columns = min(COLUMNS, len(items))
+    wide, high, top = BOX[0] + GAP, tallest + 3 * LINE + GAP, 2 * GAP + 2 * LINE
+    longest = max(head.getlength(heading[0]), text.getlength(heading[1]))
+    width = max(GAP + columns * wide, 2 * GAP + round(longest))
+    sheet = Image.new("RGB", (width, top + -(-len(items) // columns) * high), PAPER)
     draw = ImageDraw.Draw(sheet)
-    draw.text((GAP, GAP), title, INK, font)
-    for place, i in enumerate(rows):
-        left, top = GAP + place % columns * wide, 2 * GAP + LINE + place // columns * high
-        picture = _fitted(images.image(int(i)))
-        sheet.paste(picture, (left + (BOX[0] - picture.width) // 2, top + BOX[1] - picture.height))
-        for line, words in enumerate((images.labels[i] or "no label", f"{score[i]:.4g}")):
-            text = _shortened(words, font)
-            x = left + (BOX[0] - font.getlength(text)) / 2
-            draw.text((x, top + BOX[1] + 2 + line * LINE), text, INK, font)
+    draw.text((GAP, GAP - 4), heading[0], INK, head)
+    draw.text((GAP, GAP + LINE), heading[1], SOFT, text)
+    for place, (item, picture) in enumerate(zip(items, pictures, strict=True)):
+        left, upper = GAP + place % columns * wide, top + place // columns * high
+        corner = left + (BOX[0] - picture.width) // 2, upper + tallest - picture.height
+        sheet.paste(picture, corner)
+        if item.right is False:
+            edge = (corner[0] - 3, corner[1] - 3, corner[0] + picture.width + 2, corner[1] + picture.height + 2)
+            draw.rectangle(edge, outline=BAD, width=3)
+        for line, (words, colour) in enumerate(_caption(item)):
+            shown = _shortened(words, text)
+            x = left + (BOX[0] - text.getlength(shown)) / 2
+            draw.text((x, upper + tallest + 4 + line * LINE), shown, colour, text)
     return sheet
+
+
+def _caption(item: Item) -> list[tuple[str, str]]:
+    """Lines under a picture, each with its colour."""
+    lines = [(item.label or "no label", INK), (f"{item.doubt:.3g}", SOFT)]
+    if item.right is False:
+        lines.append((f"nearest: {item.nearest}", BAD))
+    return lines
 
 
 def _fitted(image: Image.Image) -> Image.Image:

@@ -4,6 +4,7 @@
 `hold_out_classes` part them, `BalancedBatches` draws them for training.
 """
 
+from howsure.data.augment import AUGMENTATIONS, augment
 from howsure.data.batches import BalancedBatches
 from howsure.data.corruptions import CORRUPTIONS, corrupt
 from howsure.data.decoding import decode
@@ -14,6 +15,7 @@ from howsure.data.splitting import hold_out_classes, split
 from howsure.data.streaming import Chunk, Decoded, none_readable, pixels, stream
 
 __all__ = [
+    "AUGMENTATIONS",
     "CORRUPTIONS",
     "ArrayImages",
     "BalancedBatches",
@@ -23,6 +25,7 @@ __all__ = [
     "ImageSet",
     "InputSpec",
     "Skipped",
+    "augment",
     "corrupt",
     "decode",
     "hold_out_classes",

@@ -4,7 +4,20 @@ from howsure.embeddings.base import Embedding, cat, restore
 from howsure.embeddings.draws import Draws
 from howsure.embeddings.gaussian import Gaussian
 from howsure.embeddings.mixture import GaussianMixture
+from howsure.embeddings.novelty import NovelGaussian
+from howsure.embeddings.places import places
 from howsure.embeddings.point import Point
 from howsure.embeddings.von_mises_fisher import VonMisesFisher
 
-__all__ = ["Draws", "Embedding", "Gaussian", "GaussianMixture", "Point", "VonMisesFisher", "cat", "restore"]
+__all__ = [
+    "Draws",
+    "Embedding",
+    "Gaussian",
+    "GaussianMixture",
+    "NovelGaussian",
+    "Point",
+    "VonMisesFisher",
+    "cat",
+    "places",
+    "restore",
+]

@@ -90,6 +90,21 @@ class Embedding(ABC):
         """E|z - mean|², (N,): large = unsure."""
         return self.variance.sum(-1)
 
+    @property
+    def place(self) -> Tensor:
+        """Where the item lies, however sure we are of it, (N, D): the mean, and on the sphere the direction."""
+        return self.mean
+
+    @property
+    def confidence(self) -> Tensor | None:
+        """(N,) in [0, 1], large = sure, where a family has such a number by its own definition; None elsewhere."""
+        return None
+
+    @property
+    def novelty(self) -> Tensor | None:
+        """(N,) in [0, 1], large = unlike anything the model has seen, where the belief keeps it; None elsewhere."""
+        return None
+
     def by_draw(self) -> tuple[Embedding, ...]:
         """One embedding per draw of the weights: `(self,)` for every family except `Draws`."""
         return (self,)

@@ -75,6 +75,10 @@ class Draws(Embedding):
         return self.atoms.mean.mean(1)
 
     @property
+    def place(self) -> Tensor:
+        return self.atoms.place.mean(1)
+
+    @property
     def variance(self) -> Tensor:
         return self.aleatoric + self.epistemic
 

@@ -58,6 +58,10 @@ class VonMisesFisher(Embedding):
         return mean_resultant(self.concentration, self.dim)
 
     @property
+    def place(self) -> Tensor:
+        return self.direction  # the mean is shorter the less is known, and so nearer to everything
+
+    @property
     def mean(self) -> Tensor:
         resultant = mean_resultant(self.concentration.double(), self.dim)
         return (resultant[..., None] * self.direction.double()).to(self.dtype)

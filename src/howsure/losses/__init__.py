@@ -15,6 +15,7 @@ from howsure.losses.features import ReadsFeatures
 from howsure.losses.hedged import Hedged, SoftContrastive, learned_link
 from howsure.losses.mc_infonce import MCInfoNCE
 from howsure.losses.means import OnMeans
+from howsure.losses.norm import NormCrossEntropy, NormTriplet
 from howsure.losses.pfe import MutualLikelihood, Together
 from howsure.losses.ranking import LossRanking
 from howsure.losses.vmf import ExpectedLikelihood
@@ -30,6 +31,8 @@ __all__ = [
     "LossRanking",
     "MCInfoNCE",
     "MutualLikelihood",
+    "NormCrossEntropy",
+    "NormTriplet",
     "OnMeans",
     "ReadsFeatures",
     "SoftContrastive",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,9 +24,12 @@ __all__ = [
     "check_labels",
     "class_centroids",
     "nearest_centroid",
+    "spread",
 ]
 
-ALPHA, DECAY, EVERY = 0.25, 0.65, 1000  # alpha = 0.25 · 0.65^(iteration/1000)
+ALPHA, DECAY = 0.25, 0.65  # alpha = 0.25 · 0.65^(iteration/every)
+GATES = ("arrived", "published")
+SHARPNESS = 20.0  # of the choice of the nearest, when centroids are spread
 
 
 def _euclidean(u: Tensor, v: Tensor) -> Tensor:
@@ -49,31 +53,47 @@ class Centroids(nn.Module):
     The last part, the likelihood of the picture's own place, trains the concentration k alone: at its best A_D(k) is
     the expected cosine to the centroid. Centroids get no gradient. After each batch those of the classes in it move:
 
-        c <- normalise(alpha · normalise(mean of the batch) + (1 - alpha) · c),    alpha = 0.25 · 0.65^(iteration/1000)
+        c <- normalise(alpha · normalise(mean of the batch) + (1 - alpha) · c),    alpha = 0.25 · 0.65^(iteration/every)
 
-    so after 12,817 batches, with the default `alpha_min`, only the pull is left. Centroids are part of the state.
+    As published `every` is 1000, so with the default `alpha_min` only the pull is left after 12,817 batches. A shorter
+    run should get there too: choose `every` as a fifteenth of its batches. Centroids are part of the state, and start
+    far from each other (`spread`).
 
-    A fresh network sees all pictures at one place and would draw every centroid there. So while no more than half of a
-    batch's classes lie nearest to their own centroid, only the pull acts, and the centroids, random at first, stay.
+    A fresh network sees all pictures at one place and would draw every centroid there. So with `gate="arrived"`, the
+    default, only the pull acts and centroids stay while no more than half of a batch's classes lie nearest to their
+    own. With `gate="published"` everything acts from the first batch.
     """
 
     centroids: Tensor
     iteration: Tensor
 
-    def __init__(self, classes: int, dim: int, *, distance: str = "great-circle", alpha_min: float = 1e-3):
+    def __init__(
+        self,
+        classes: int,
+        dim: int,
+        *,
+        distance: str = "great-circle",
+        alpha_min: float = 1e-3,
+        every: float = 1000,
+        gate: str = "arrived",
+    ):
         super().__init__()
         if classes < 2:
             raise InputError("classes", expected="2 or more", got=str(classes), fix="add pictures of another class")
         if distance not in DISTANCES:
             raise InputError("distance", expected=" or ".join(DISTANCES), got=repr(distance))
-        self.distance, self.alpha_min = DISTANCES[distance], alpha_min
-        self.register_buffer("centroids", F.normalize(torch.randn(classes, dim), dim=-1))
+        if gate not in GATES:
+            raise InputError("gate", expected=" or ".join(GATES), got=repr(gate))
+        if not every > 0:
+            raise InputError("every", expected="a positive number of batches", got=str(every))
+        self.distance, self.alpha_min, self.every, self.gate = DISTANCES[distance], alpha_min, every, gate
+        self.register_buffer("centroids", spread(classes, dim))
         self.register_buffer("iteration", torch.tensor(0))
 
     @property
     def alpha(self) -> float:
         """How far the next batch moves a centroid."""
-        return ALPHA * DECAY ** (self.iteration.item() / EVERY)
+        return ALPHA * DECAY ** (self.iteration.item() / self.every)
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
         """Scalar loss of one batch; in training mode the centroids then move."""
@@ -93,7 +113,9 @@ class Centroids(nn.Module):
         return value
 
     def _arrived(self, batch: Tensor) -> bool:
-        """Whether more than half of the batch's classes lie nearest to their own centroid."""
+        """Whether more than half of the batch's classes lie nearest to their own centroid; as published, always."""
+        if self.gate == "published":
+            return True
         nearest = (batch @ self.centroids.T).argmax(1)
         own = nearest == torch.arange(len(batch), device=batch.device)
         return bool(own[batch.any(1)].float().mean() > 0.5)
@@ -107,6 +129,29 @@ class Centroids(nn.Module):
         hard = distance.masked_fill(own, torch.inf).amin(1)
         easy = distance.masked_fill(own, 0).sum(1) / len(self.centroids)
         return (pull - hard - easy).mean()
+
+
+def spread(classes: int, dim: int) -> Tensor:
+    """(K, D) unit directions far from each other: random ones that push their nearest away, round by round.
+
+    In two dimensions evenly on the circle; with K <= D + 1 all at one angle, cosine -1/(K - 1). Thousands of classes
+    get fewer rounds, to keep it a matter of seconds.
+
+    >>> _ = torch.manual_seed(0)
+    >>> c = spread(3, 16)
+    >>> (c @ c.T).round(decimals=2)[0]
+    tensor([ 1.0000, -0.5000, -0.5000])
+    """
+    if dim == 2:
+        angle = 2 * math.pi * (torch.randperm(classes) + torch.rand(())) / classes
+        return torch.stack([angle.cos(), angle.sin()], 1)
+    places = F.normalize(torch.randn(classes, dim), dim=-1)
+    rounds = min(200, 1 + 20_000_000 // classes**2)
+    for done in range(rounds):
+        near = (places @ places.T).fill_diagonal_(-torch.inf)
+        push = (SHARPNESS * near).softmax(1) @ places
+        places = F.normalize(places - 0.5 * (1 - done / rounds) * push, dim=-1)
+    return places
 
 
 def _means(direction: Tensor, labels: Tensor, like: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class ClosedFormSampledDistance(nn.Module):
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
         """Scalar loss of one batch."""
-        variance = embedding.variance
+        variance = embedding.checked().variance
         if not (variance > 0).all():
             raise InputError(
                 "csd", expected="beliefs with some variance", got=embedding.family, fix="use the gaussian head"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.embeddings import Embedding
-from howsure.errors import InputError
+from howsure.errors import InputError, TrainingError
 from howsure.match import Matcher, gap_radius
 from howsure.numerics.chi import Radius
 from howsure.numerics.hermite import MOST_DIMENSIONS, product_radius
@@ -45,7 +45,14 @@ class Link(nn.Module):
 def learned_link(loss: nn.Module) -> dict[str, float] | None:
     """The link that a loss has learned so far, as `Matcher` numbers; None for a loss that learns none."""
     link = getattr(loss, "link", None)
-    return link.matcher().to_json() if isinstance(link, Link) else None
+    if not isinstance(link, Link):
+        return None
+    try:
+        return link.matcher().to_json()
+    except InputError as error:
+        raise TrainingError(
+            "the learned link", expected=error.expected, got=error.got, fix="lower learning_rate"
+        ) from error
 
 
 class SoftContrastive(nn.Module):
@@ -54,7 +61,7 @@ class SoftContrastive(nn.Module):
     All pairs of a batch, at most `pairs` of each kind, drawn at random; both kinds weigh the same.
     """
 
-    def __init__(self, *, scale: float = 5.0, offset: float = 5.0, pairs: int = 800):
+    def __init__(self, *, scale: float = 5.0, offset: float = 1.0, pairs: int = 800):
         super().__init__()
         self.link = Link(scale=scale, offset=offset)
         self.pairs = pairs

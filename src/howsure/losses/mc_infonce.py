@@ -42,7 +42,7 @@ class MCInfoNCE(nn.Module):
             raise InputError(
                 "batch", expected="matching and different pairs", got="one kind only", fix="use class-balanced batches"
             )
-        place = F.normalize(embedding.sample(self.samples), dim=-1)
+        place = F.normalize(embedding.checked().sample(self.samples), dim=-1)
         logits = self.log_temperature.exp() * place @ place.mT  # (S, N, N)
         # An item's own class, and with it the item itself, is no negative.
         against = logits.masked_fill(same, -math.inf).logsumexp(-1) - (~same).sum(-1).log()  # (S, N)

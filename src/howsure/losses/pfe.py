@@ -23,6 +23,7 @@ class MutualLikelihood(nn.Module):
         same = labels[first] == labels[second]
         if not same.any():
             raise InputError("batch", expected="two items of one class", got="none", fix="use class-balanced batches")
+        embedding.checked()  # here, because NaN is no variance either, and the error would blame the head
         held = embedding.rebuild(embedding.tensors() | {"location": embedding.mean.detach()})
         return -mutual_likelihood(held[first[same]], held[second[same]], paired=True).mean()
 

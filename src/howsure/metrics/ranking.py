@@ -117,3 +117,17 @@ def _occurrences(query: Ints, gallery: Ints) -> Ints:
     """How often each query value occurs in the gallery."""
     ordered = np.sort(gallery)
     return (np.searchsorted(ordered, query, "right") - np.searchsorted(ordered, query, "left")).astype(np.int64)
+
+
+def majority(ranked_labels: ArrayLike) -> NDArray[Any]:
+    """The label that most of each query's neighbours carry, (Q, k) to (Q,); among equals that of the nearest.
+
+    >>> majority([[7, 3, 3], [1, 2, 3]]).tolist()
+    [3, 1]
+    """
+    labels = np.asarray(ranked_labels)
+    if labels.ndim != 2 or not labels.shape[1]:
+        raise InputError("ranked labels", expected="(Q, k), nearest first", got=str(labels.shape))
+    votes = (labels[:, :, None] == labels[:, None, :]).sum(2)
+    chosen: NDArray[Any] = np.take_along_axis(labels, votes.argmax(1)[:, None], 1)[:, 0]
+    return chosen

@@ -1,0 +1,116 @@
+"""The N-digit MNIST experiment of hedged instance embeddings: clean and occluded numbers, verified and searched."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+
+from howsure import data, metrics
+from howsure.data import ImageSet
+from howsure.data.sets.n_digit import corrupted
+from howsure.embedder import Embedder
+from howsure.embeddings import Embedding
+from howsure.errors import InputError
+from howsure.match import Matcher, expected_match_probability, self_mismatch
+from howsure.numerics.chi import closed_form_match
+
+__all__ = ["SIDES", "Judged", "judge", "judge_all", "nearest"]
+
+SIDES = (28, 25, 22, 18, 14)  # the largest occluding square; the published severity is not known for certain
+PAIRS = 20_000
+PROBES = 2_000
+CANDIDATES = 30
+NEIGHBOURS = 5
+BINS = 20
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How beliefs about pictures in one condition did; Kendall's tau is None where it is not defined, as for points."""
+
+    verification_ap: float
+    knn_accuracy: float
+    kendall_ap: float | None
+    kendall_knn: float | None
+    self_mismatch: float
+
+
+def judge_all(embedder: Embedder, split: str, *, digits: int, seed: int = 0) -> dict[str, dict[str, float | None]]:
+    """A model on one test split: `clean`, and `corrupt-L` for each largest side L, every digit occluded."""
+    link = embedder.card.get("link")
+    if link is None:
+        raise InputError(
+            "model", expected="one that learned a link: hedged, hedged-2 or soft-contrastive", got="no link"
+        )
+    matcher = Matcher(**link)
+    images = data.load(f"n-digit-mnist-{digits}:{split}")
+    codes = np.unique(np.asarray(images.labels), return_inverse=True)[1]
+    clean = _encoded(embedder, images)
+    conditions = {"clean": clean}
+    for side in SIDES:
+        worse = corrupted(images, occlusion_prob=1.0, max_side=side, seed=seed)
+        conditions[f"corrupt-{side}"] = _encoded(embedder, worse)
+    return {name: asdict(judge(belief, clean, codes, matcher, seed=seed)) for name, belief in conditions.items()}
+
+
+def judge(belief: Embedding, gallery: Embedding, codes: np.ndarray, matcher: Matcher, *, seed: int) -> Judged:
+    """Beliefs about pictures whose clean versions, in the same order, are the gallery.
+
+    Verification: average precision of the match probability over pairs of the same condition, half of them matching.
+    Search: the majority of the nearest five clean pictures, the probe's own left out; among labels with as many votes,
+    the one that comes first. Honesty: Kendall's tau over bins of self-mismatch, +1 = performance falls as it grows.
+    """
+    rng = np.random.default_rng(seed)
+    a, b = _pairs(codes, rng)
+    same = codes[a] == codes[b]
+    score = expected_match_probability(matcher, belief[a], belief[b], paired=True).numpy()
+    probes = rng.choice(len(codes), min(PROBES, len(codes)), replace=False)
+    found = nearest(belief[probes], gallery, matcher, own=probes)
+    correct = metrics.majority(codes[found]) == codes[probes]
+    doubt = self_mismatch(matcher, belief).numpy()
+    ranks = bool((belief.variance > 0).any())  # the doubt of points is the same for all
+    return Judged(
+        verification_ap=metrics.verification_ap(same, score).value,
+        knn_accuracy=float(correct.mean()),
+        kendall_ap=metrics.kendall_over_bins_ap(doubt[a] + doubt[b], same, score, bins=BINS) if ranks else None,
+        kendall_knn=metrics.kendall_over_bins(doubt[probes], correct, bins=BINS) if ranks else None,
+        self_mismatch=float(doubt.mean()),
+    )
+
+
+def nearest(query: Embedding, gallery: Embedding, matcher: Matcher, *, own: np.ndarray) -> np.ndarray:
+    """(Q, 5) rows of the gallery by match probability, best first; `own` is each query's row, which it does not see.
+
+    Thirty candidates by the closed form, then the quadrature.
+    """
+    found = []
+    count = min(CANDIDATES, len(gallery) - 1)
+    for start in range(0, len(query), 128):
+        part, mine = query[start : start + 128], own[start : start + 128]
+        gap = part.mean[:, None] - gallery.mean
+        variance = part.variance[:, None] + gallery.variance
+        rough = closed_form_match(gap.double(), variance.double(), scale=matcher.scale, offset=matcher.offset)
+        rough[torch.arange(len(part)), torch.from_numpy(mine)] = -torch.inf
+        candidates = rough.topk(count).indices  # (q, count)
+        rows = torch.arange(len(part)).repeat_interleave(count)
+        exact = expected_match_probability(matcher, part[rows], gallery[candidates.flatten()], paired=True)
+        best = exact.view(len(part), count).topk(NEIGHBOURS).indices
+        found.append(candidates.gather(1, best).numpy())
+    return np.concatenate(found)
+
+
+def _encoded(embedder: Embedder, images: ImageSet) -> Embedding:
+    # In float64 the probability of distant pairs still has an order.
+    return embedder.encode_set(images).embedding.to(dtype=torch.float64)
+
+
+def _pairs(codes: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of different pictures, half of them of one class, every class as often."""
+    members = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
+    same = [rng.choice(members[code], 2, replace=False) for code in rng.integers(len(members), size=PAIRS // 2)]
+    drawn = rng.integers(len(codes), size=(PAIRS, 2))
+    different = drawn[codes[drawn[:, 0]] != codes[drawn[:, 1]]][: PAIRS // 2]
+    pairs = np.concatenate([np.array(same), different])
+    return pairs[:, 0], pairs[:, 1]

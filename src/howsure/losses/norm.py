@@ -1,0 +1,59 @@
+"""Classical training of vectors whose length nobody fixes; afterwards their length says how sure they are."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from howsure.embeddings import Embedding, Point, VonMisesFisher
+from howsure.errors import InputError
+from howsure.losses.centroids import check_labels
+from howsure.losses.means import OnMeans
+
+
+class NormCrossEntropy(nn.Module):
+    """Cross-entropy of a linear classifier W z + b on the free vector z = concentration · direction.
+
+    The logits grow with |z|, so a network makes z long where it is right and short where it may be wrong.
+    """
+
+    def __init__(self, classes: int, dim: int):
+        super().__init__()
+        if classes < 2:
+            raise InputError("classes", expected="2 or more", got=str(classes), fix="add pictures of another class")
+        self.classifier = nn.Linear(dim, classes)
+
+    def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
+        """Scalar loss of one batch."""
+        z = free_vectors(embedding)
+        check_labels(labels, items=len(z), classes=self.classifier.out_features)
+        if z.shape[1] != self.classifier.in_features:
+            raise InputError(
+                "dimension", expected=f"{self.classifier.in_features}, as the classifier has", got=str(z.shape[1])
+            )
+        return F.cross_entropy(self.classifier(z), labels)
+
+
+class NormTriplet(nn.Module):
+    """Triplet loss max(0, |z - z⁺| - |z - z⁻| + margin) over all triplets, z = concentration · direction.
+
+    Nothing fixes the length of z, so only long vectors of different directions have the margin.
+    """
+
+    def __init__(self, *, margin: float = 1.0):
+        super().__init__()
+        from pytorch_metric_learning import distances, losses
+
+        free = distances.LpDistance(normalize_embeddings=False)
+        self.triplet = OnMeans(losses.TripletMarginLoss(margin=margin, distance=free))
+
+    def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
+        """Scalar loss of one batch."""
+        value: Tensor = self.triplet(Point(free_vectors(embedding)), labels)
+        return value
+
+
+def free_vectors(embedding: Embedding) -> Tensor:
+    """z = concentration · direction, (N, D): what the norm head was given before it took length and direction apart."""
+    belief = VonMisesFisher.of(embedding, asker="norm loss").checked()
+    return belief.concentration[:, None] * belief.direction

@@ -1,0 +1,96 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from howsure.bench.centroids import SOFTMAX, Said, Sets, contend, encoded, judged, trial
+from howsure.bench.confidence_figure import confidence_figure
+from howsure.data import load
+from howsure.embeddings import VonMisesFisher
+from howsure.errors import InputError
+from howsure.recipe import recipe_for
+
+
+def test_softmax_says_its_largest_probability() -> None:
+    logits = torch.tensor([[1.0, 3.0, 0.5], [40.0, -40.0, 0.0]])
+    said = Said.of_softmax(logits)
+    assert said.rows.tolist() == [1, 0]
+    assert np.allclose(said.confidence, logits.double().softmax(1).amax(1))
+    assert said.log_odds[1] == pytest.approx(40)  # where the probability is 1 to sixteen digits
+
+
+def test_centroids_say_the_expected_cosine() -> None:
+    belief = VonMisesFisher(torch.eye(2), torch.tensor([1.1594, 4999.0]))
+    said = Said.of_centroids(belief, torch.eye(2).flip(0))
+    assert said.rows.tolist() == [1, 0]
+    assert np.allclose(said.confidence, belief.confidence, atol=1e-6)
+    assert said.log_odds[0] == pytest.approx(0, abs=1e-3)
+    assert said.log_odds[1] == pytest.approx(math.log(0.9999 / 0.0001), rel=1e-3)
+
+
+def test_judged_knows_good_confidence_from_bad() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=400)
+    right = rng.random(400) < 0.8
+    sure = np.where(right, 2.0, -1.0) + rng.normal(size=400)
+    known = Said(np.where(right, labels, (labels + 1) % 3), 1 / (1 + np.exp(-sure)), sure)
+    far = rng.normal(-4, 1, size=300)
+    other = Said(np.zeros(300, int), 1 / (1 + np.exp(-far)), far)
+    good = judged(known, labels, unfamiliar=other, held=(known, labels))
+    assert good["accuracy"] == right.mean()
+    assert good["accuracy_at_80"] > good["accuracy"]
+    assert good["auroc"] > 0.95
+    assert good["fpr95"] < 0.2
+    assert good["brier_calibrated"] < good["brier"]
+    bad = Said(known.rows, 1 - known.confidence, -known.log_odds)
+    worse = judged(bad, labels, unfamiliar=Said(other.rows, 1 - other.confidence, -far), held=(bad, labels))
+    assert worse["auroc"] == pytest.approx(1 - good["auroc"])
+    assert worse["aurc"] > good["aurc"]
+
+
+@pytest.fixture(scope="module")
+def sets() -> Sets:
+    return Sets(load("digits:train@!8,9"), load("digits:test@!8,9"), load("digits:test@8,9"))
+
+
+@pytest.mark.parametrize("name", [SOFTMAX, "centroids", "centroids-ce"])
+def test_a_trial_is_a_record_of_what_was_measured(name: str, sets: Sets) -> None:
+    recipe = recipe_for("digits").but(loss="centroids", epochs=2, dim=4, backbone="mlp", learning_rate=3e-3)
+    contender = contend(name, sets.train, recipe.but(loss_options={"every": 2}))
+    record = json.loads(json.dumps(trial(contender, sets)))
+    said = contender.says(encoded(contender.embedder, sets.test)[0])
+    right = said.rows == np.array([int(str(label)) for label in sets.test.labels])
+    assert record["metrics"]["accuracy"] == pytest.approx(right.mean())
+    assert record["metrics"]["accuracy"] > 0.5
+    assert record["data"]["unfamiliar"] == sets.unfamiliar.name
+    assert record["recipe"]["epochs"] == len(record["validation_recall_at_1"]) == 2
+    assert ("softmax_metrics" in record) == (name == "centroids-ce")
+    assert ("accuracy_linear" in record["metrics"]) == (name != SOFTMAX)
+    again = contend(name, sets.train, recipe.but(loss_options={"every": 2}))
+    assert torch.equal(encoded(again.embedder, sets.test)[1], encoded(contender.embedder, sets.test)[1])
+
+
+def test_an_unknown_contender(sets: Sets) -> None:
+    with pytest.raises(InputError, match="softmax, centroids or centroids-ce"):
+        contend("point", sets.train, recipe_for("digits"))
+
+
+def test_figure_has_a_panel_for_each_confidence_and_the_circle() -> None:
+    generator = torch.Generator().manual_seed(0)
+    belief = VonMisesFisher(
+        F.normalize(torch.randn(60, 2, generator=generator), dim=-1), torch.rand(60, generator=generator) * 20 + 0.1
+    )
+    said = Said.of_centroids(belief, torch.eye(2))
+    figure = confidence_figure(
+        {"a": (said, said), "b": (said, said)}, (belief, said.rows, belief), names=("here", "there")
+    )
+    figure.canvas.draw()
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "means of the beliefs, D = 2"]
+    dots = figure.axes[-1].collections[0].get_offsets()
+    assert np.sort(np.linalg.norm(dots, axis=1)) == pytest.approx(np.sort(belief.confidence.numpy()), abs=1e-5)
+    wide = VonMisesFisher(torch.eye(3), torch.ones(3))
+    with pytest.raises(InputError, match="two dimensions"):
+        confidence_figure({"a": (said, said)}, (wide, said.rows, wide), names=("here", "there"))

@@ -1,0 +1,28 @@
+import pytest
+import torch
+
+from howsure.embeddings import Gaussian, NovelGaussian
+from howsure.errors import InputError
+
+
+def test_novelty_is_large_where_typicality_is_small() -> None:
+    belief = NovelGaussian(torch.zeros(2, 3), torch.ones(2, 1), torch.tensor([0.01, 0.75]))
+    assert belief.novelty.tolist() == pytest.approx([0.99, 0.25])
+
+
+def test_it_is_no_part_of_the_uncertainty() -> None:
+    plain = Gaussian(torch.zeros(2, 3), torch.ones(2, 1))
+    belief = NovelGaussian(plain.location, plain.scale, torch.tensor([0.0, 1.0]))
+    assert torch.equal(belief.uncertainty, plain.uncertainty)
+    assert plain.novelty is None
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5])
+def test_what_is_no_p_value_is_found(p: float) -> None:
+    with pytest.raises(InputError, match=rf"got {p:g}"):
+        NovelGaussian(torch.zeros(2, 3), torch.ones(2, 1), torch.tensor([0.5, p])).checked()
+
+
+def test_every_item_has_its_own() -> None:
+    with pytest.raises(InputError, match="the same items"):
+        NovelGaussian(torch.zeros(2, 3), torch.ones(2, 1), torch.tensor([0.5]))

@@ -129,13 +129,14 @@ def test_output_and_pipes_are_no_part_of_a_command(tmp_path):
 def catalogue_names() -> list[str]:
     from howsure import metrics
     from howsure.backbones import BACKBONES
+    from howsure.data import AUGMENTATIONS
     from howsure.data.sets import SETS
     from howsure.embeddings.base import FAMILIES
     from howsure.heads import HEADS
     from howsure.losses import LOSSES, MINERS
 
     functions = [name for name in metrics.__all__ if name.islower()]
-    return [*FAMILIES, *HEADS, *LOSSES, *MINERS, *BACKBONES, *SETS, *functions]
+    return [*FAMILIES, *HEADS, *LOSSES, *MINERS, *AUGMENTATIONS, *BACKBONES, *SETS, *functions]
 
 
 def test_everything_has_a_line_in_the_catalogue():

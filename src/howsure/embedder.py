@@ -23,7 +23,7 @@ from howsure.data import ImageSet, InputSpec, Skipped
 from howsure.embeddings import Embedding, cat
 from howsure.errors import InputError, ModelError
 from howsure.files import write_whole
-from howsure.heads import HEADS, build_head
+from howsure.heads import HEADS, PosteriorHead, build_head, build_posterior
 
 __all__ = ["Embedder", "Encoded"]
 
@@ -70,12 +70,16 @@ class Embedder(nn.Module):
         self.head = head
         self.spec = spec
         named: dict[type, str] = {kind: name for name, kind in HEADS.items()}
+        inner = head.single if isinstance(head, PosteriorHead) else head
         self.card: dict[str, Any] = dict(card or {}) | {
             "backbone": backbone if isinstance(backbone, str) else FOREIGN,
-            "head": named.get(type(head), FOREIGN),
-            "dim": head.dim if type(head) in named else dim,
+            "head": named.get(type(inner), FOREIGN),
+            "dim": inner.dim if type(inner) in named else dim,
             "input": spec.to_json(),
         }
+        self.card.pop("posterior", None)  # of another head
+        if isinstance(head, PosteriorHead):
+            self.card["posterior"] = {"kind": head.kind} | head.describe()
 
     def forward(self, pixels: Tensor) -> Embedding:
         """(N, C, H, W) normalised pixels to beliefs about N pictures."""
@@ -98,8 +102,20 @@ class Embedder(nn.Module):
 
     @property
     def fingerprint(self) -> str:
-        """A short name for exactly these weights."""
-        return hashlib.sha256(self._weights()).hexdigest()[:16]
+        """A short name for exactly these weights, and for what a posterior does with them."""
+        return self._name(self._weights())
+
+    def with_head(
+        self, head: nn.Module, card: Mapping[str, Any] | None = None, *, backbone: nn.Module | None = None
+    ) -> Embedder:
+        """The same backbone, shared, under another head; `card` is added to what travels with the weights.
+
+        A `backbone`, where the head needs another, is one built around this one.
+        """
+        parts = self.backbone if backbone is None else backbone, head
+        other = Embedder(*parts, self.spec, dim=self.card["dim"], card=self.card | dict(card or {}))
+        other.card["backbone"] = self.card["backbone"]
+        return other
 
     def encode(self, inputs: Any, *, batch: int = 256, progress: Callable[[int], None] | None = None) -> Embedding:
         """Beliefs about pictures, in order, on the CPU.
@@ -148,7 +164,7 @@ class Embedder(nn.Module):
         weights = self._weights()
         card = self.card | {
             "format": FORMAT,
-            "fingerprint": hashlib.sha256(weights).hexdigest()[:16],
+            "fingerprint": self._name(weights),
             "howsure": __version__,
             "torch": torch.__version__,
         }
@@ -175,13 +191,21 @@ class Embedder(nn.Module):
             embedder = cls(
                 parts["backbone"], parts["head"], InputSpec.from_json(card["input"]), dim=card["dim"], card=card
             )
+            if "posterior" in card:
+                inside, around = build_posterior(embedder.backbone, embedder.head, card["posterior"])
+                embedder = embedder.with_head(around, backbone=inside)
             embedder.load_state_dict(parse_weights(weights))
         except (OSError, SafetensorError, RuntimeError, KeyError) as error:
             got = " ".join(str(error).split())[:200]
             raise ModelError(f"weights of {path}", got=got, fix="train or copy the model again") from error
-        if hashlib.sha256(weights).hexdigest()[:16] != card.get("fingerprint"):
+        if embedder._name(weights) != card.get("fingerprint"):
             raise ModelError(f"weights of {path} are not the ones the card names", fix="train or copy the model again")
         return embedder.eval()
+
+    def _name(self, weights: bytes) -> str:
+        posterior = self.card.get("posterior")  # the draws of another seed are other networks
+        told = json.dumps(posterior, sort_keys=True).encode() if posterior else b""
+        return hashlib.sha256(weights + told).hexdigest()[:16]
 
     def _weights(self) -> bytes:
         # Cloned, because safetensors takes no two names for one tensor, and tied layers have them.

@@ -33,7 +33,7 @@ def test_learns_digits_and_its_link(method: str, family: str, tmp_path: Path) ->
     labels = np.array(TEST.labels[:200])
     same = torch.from_numpy(labels[:, None] == labels)
     p = expected_match_probability(link, belief[:200], belief[:200])
-    assert p[same].mean() > 0.7
+    assert p[same].mean() > 0.6
     assert p[~same].mean() < 0.2
     assert ((self_mismatch(link, belief) > 0) & (self_mismatch(link, belief) < 1)).all()
 

@@ -119,7 +119,7 @@ def test_validation_pictures_are_never_trained_on() -> None:
 
 
 def test_an_unknown_method_is_named() -> None:
-    with pytest.raises(InputError, match="point or gaussian"):
+    with pytest.raises(InputError, match="point or dropout"):
         train(DIGITS, RECIPE.but(method="laplace"))
 
 

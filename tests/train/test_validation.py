@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from howsure.data import InputSpec
-from howsure.embeddings import Gaussian, Point
+from howsure.embeddings import Gaussian, Point, VonMisesFisher
 from howsure.errors import TrainingError
 from howsure.recipe import Recipe
 from howsure.train.events import Epoch
@@ -34,6 +34,13 @@ def test_a_picture_without_a_mate_does_not_count() -> None:
     assert judge(["a", "b", "a", "b", "c"]).recall_at_1(Point(points)) == 0.0
 
 
+def test_recall_is_that_of_places_so_firm_pictures_are_no_hubs() -> None:
+    turn = torch.tensor([0.0, 0.1, 1.5, 1.6]).double()
+    direction = torch.stack([turn.cos(), turn.sin()], 1)
+    belief = VonMisesFisher(direction, torch.tensor([1e4, 1.0, 1.0, 1.0]).double())
+    assert judge(["a", "a", "b", "b"]).recall_at_1(belief) == 1.0
+
+
 def test_first_matcher() -> None:
     points = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
     keys = judge(["a", "a", "b", "b"]).matcher(Point(points))
@@ -54,6 +61,12 @@ def test_collapse(spread: float) -> None:
 def test_doubt_alone_is_no_spread() -> None:
     with pytest.raises(TrainingError, match="collapsed"):
         judge(["a", "b"] * 3).check_not_collapsed(Gaussian(torch.ones(6, 3), torch.ones(6, 1)), Recipe())
+
+
+def test_one_direction_is_a_collapse_however_sure_of_it() -> None:
+    direction = torch.eye(3)[:1].expand(6, 3)
+    with pytest.raises(TrainingError, match="collapsed"):
+        judge(["a", "b"] * 3).check_not_collapsed(VonMisesFisher(direction, torch.logspace(-2, 3, 6)), Recipe())
 
 
 def test_two_places_are_no_collapse() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from howsure import __version__
-from howsure.cli import calibrate, demo, embed, evaluate, index, search, train, verify
+from howsure.cli import calibrate, demo, embed, ensemble, evaluate, index, laplace, search, train, verify
 from howsure.errors import HowsureError
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
+app.command("laplace")(laplace.laplace)
+app.command("ensemble")(ensemble.ensemble)
 app.command("calibrate")(calibrate.calibrate)
 app.command("index")(index.index)
 app.command("search")(search.search)

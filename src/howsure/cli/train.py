@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 METHOD_HELP = (
-    "point, gaussian, ranking, hedged, hedged-2, soft-contrastive, centroids, centroids-ce, vmf, mc-infonce; "
-    "pfe with --from."
+    "point, dropout, laplace-online, gaussian, csd, ranking, hedged, hedged-2, soft-contrastive, centroids, "
+    "centroids-ce, vmf, norm, mc-infonce; pfe with --from."
 )
 
 

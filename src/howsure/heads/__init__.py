@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import nn
 
-from howsure.errors import InputError
+from howsure.errors import InputError, ModelError
+from howsure.heads.dropped import blank_dropout
 from howsure.heads.free_point import FreePointHead
 from howsure.heads.gaussian import GaussianHead
 from howsure.heads.hedged import HedgedHead
+from howsure.heads.last_layer import LastLayerLaplace, blank_posterior
+from howsure.heads.members import blank_ensemble
 from howsure.heads.mixture import TwoModesHead
 from howsure.heads.point import PointHead
+from howsure.heads.posterior import PosteriorHead
 from howsure.heads.von_mises_fisher import NormHead, VonMisesFisherHead
 
 __all__ = [
     "HEADS",
+    "POSTERIORS",
     "FreePointHead",
     "GaussianHead",
     "HedgedHead",
+    "LastLayerLaplace",
     "NormHead",
     "PointHead",
+    "PosteriorHead",
     "TwoModesHead",
     "VonMisesFisherHead",
+    "blank_posterior",
     "build_head",
+    "build_posterior",
 ]
 
 HEADS: dict[str, type[nn.Module]] = {
@@ -34,6 +46,13 @@ HEADS: dict[str, type[nn.Module]] = {
     "norm": NormHead,
 }
 
+# How the parts of a posterior are made around a network, from a card: tensors are still to be loaded.
+POSTERIORS: dict[str, Callable[[nn.Module, nn.Module, dict[str, Any]], tuple[nn.Module, nn.Module]]] = {
+    "laplace": lambda backbone, head, described: (backbone, blank_posterior(head, described)),
+    "dropout": blank_dropout,
+    "ensemble": blank_ensemble,
+}
+
 
 def build_head(name: str, features: int, dim: int) -> nn.Module:
     """The head of that name."""
@@ -42,3 +61,12 @@ def build_head(name: str, features: int, dim: int) -> nn.Module:
     if dim < 1:
         raise InputError("dim", expected="at least 1", got=str(dim))
     return HEADS[name](features, dim)
+
+
+def build_posterior(backbone: nn.Module, head: nn.Module, described: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
+    """The backbone and the head that a card tells about, around a network; its kind goes with what `describe` said."""
+    said = dict(described)
+    kind = said.pop("kind")
+    if kind not in POSTERIORS:
+        raise ModelError(f"posterior {kind!r}", expected=" or ".join(POSTERIORS), fix="use the version that wrote it")
+    return POSTERIORS[kind](backbone, head, said)

@@ -13,8 +13,16 @@ class FreePointHead(nn.Module):
     def __init__(self, features: int, dim: int):
         super().__init__()
         self.dim = dim
-        self.location = nn.Linear(features, dim)
+        self.location = location_layer(features, dim)
 
     def forward(self, features: Tensor) -> Point:
         """(N, M) features to points."""
         return Point(self.location(features))
+
+
+def location_layer(features: int, outputs: int) -> nn.Linear:
+    """A linear layer that starts wide, so that pictures lie apart from the first step, and centred."""
+    layer = nn.Linear(features, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

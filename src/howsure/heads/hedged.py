@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from howsure.embeddings import Gaussian
+from howsure.heads.free_point import location_layer
 
 LOG_VARIANCE = (-10.0, 6.0)
 START = -2.0
@@ -17,7 +18,7 @@ class HedgedHead(nn.Module):
     def __init__(self, features: int, dim: int):
         super().__init__()
         self.dim = dim
-        self.location = nn.Linear(features, dim)
+        self.location = location_layer(features, dim)
         self.log_variance = log_variance_layer(features, dim)
 
     def forward(self, features: Tensor) -> Gaussian:

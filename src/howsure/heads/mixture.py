@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from howsure.embeddings import GaussianMixture
+from howsure.heads.free_point import location_layer
 from howsure.heads.hedged import log_variance_layer, scale_of
 
 
@@ -21,7 +22,7 @@ class TwoModesHead(nn.Module):
     def __init__(self, features: int, dim: int):
         super().__init__()
         self.dim = dim
-        self.location = nn.Linear(features, self.COMPONENTS * dim)
+        self.location = location_layer(features, self.COMPONENTS * dim)
         self.log_variance = log_variance_layer(features, self.COMPONENTS * dim)
         with torch.no_grad():
             for parameter in self.location.parameters():

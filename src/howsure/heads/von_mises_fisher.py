@@ -1,4 +1,4 @@
-"""Features to von Mises-Fisher beliefs: the concentration from a layer of its own, or from the length of z."""
+"""Features to von Mises-Fisher beliefs: the concentration from weights of its own, or from the length of z."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from howsure.embeddings import VonMisesFisher
 from howsure.errors import InputError
 from howsure.numerics.vmf import inverse_mean_resultant
 
+HASTE = 10.0  # log k must travel some ten units, and Adam moves a parameter by the learning rate a step
+
 
 class VonMisesFisherHead(nn.Module):
-    """Direction z/|z| with z = W φ + b; concentration k₀ e^h |z|²/r², k₀ = A⁻¹(0.5), at most A⁻¹(0.9999).
+    """Direction z/|z| with z = W φ + b; concentration k₀ e^a |z|²/s² (Σ w φ² / r²)^p, at most A⁻¹(0.9999).
 
-    Little evidence, a short z, is a wide belief, as for a Gaussian z brought to the sphere; r² is the running mean of
-    |z|² over training. h is linear in the direction of the features. It listens to them and does not shape them: what
-    it says about a picture costs no accuracy, and no picture is moved to make it easy to judge.
+    Little evidence is a wide belief, and there are two kinds of it. A short z: the features do not agree on a place, as
+    for an unseen class. Weak features, each with a weight w > 0 of its own: the picture is unlike all others. s² and
+    r² are running means of |z|² and |φ|² over training, k₀ = A⁻¹(0.5). The concentration listens to the network and
+    does not shape it: what it says about a picture costs no accuracy, and no picture is moved to be easy to judge.
     """
 
     typical: Tensor
@@ -26,31 +29,31 @@ class VonMisesFisherHead(nn.Module):
         _check_dim(dim)
         self.dim = dim
         self.location = nn.Linear(features, dim)
-        self.log_concentration = nn.Linear(features, 1)
-        # Start with one opinion about everything: an expected cosine of 0.5 at the typical length.
-        nn.init.zeros_(self.log_concentration.weight)
-        nn.init.zeros_(self.log_concentration.bias)
-        self.register_buffer("typical", torch.tensor(0.0))  # r²; 0 until the first batch
+        # Start with one opinion about everything: an expected cosine of 0.5 where both kinds of evidence are typical.
+        self.level = nn.Parameter(torch.zeros(()))  # a / HASTE
+        self.log_power = nn.Parameter(torch.zeros(()))  # log p
+        self.log_weight = nn.Parameter(torch.zeros(features))  # log w
+        self.register_buffer("typical", torch.zeros(2))  # s² and r²; 0 until the first batch
         bounds = torch.tensor([0.5, 0.9999], dtype=torch.float64)
         self.log_unit, self.log_cap = inverse_mean_resultant(bounds, dim).log().tolist()
 
     def forward(self, features: Tensor) -> VonMisesFisher:
         """(N, M) features to directions and concentrations."""
         z = self.location(features)
-        squared = z.detach().square().sum(-1)
+        length, squares = z.detach().square().sum(-1), features.detach().square()
         if self.training:
-            self._remember(squared.mean())
+            self._remember(torch.stack([length.mean(), squares.sum(-1).mean()]))
         typical = torch.where(self.typical > 0, self.typical, 1.0)
-        ratio = (squared / typical).clamp_min(torch.finfo(z.dtype).tiny)
-        opinion = self.log_concentration(F.normalize(features.detach(), dim=-1))[:, 0]
-        log_k = self.log_unit + opinion + ratio.log()
+        log_length = _log(length / typical[0])
+        log_strength = _log((squares / typical[1]) @ self.log_weight.exp())
+        log_k = self.log_unit + HASTE * self.level + log_length + self.log_power.exp() * log_strength
         # Capped in value alone, so that a concentration above the cap can still come down.
         log_k = log_k - (log_k - self.log_cap).clamp_min(0).detach()
         return VonMisesFisher(F.normalize(z, dim=-1), log_k.exp())
 
-    def _remember(self, mean: Tensor) -> None:
-        if torch.isfinite(mean):  # a broken batch is found by what reads the belief
-            self.typical = torch.where(self.typical > 0, 0.9 * self.typical + 0.1 * mean, mean)
+    def _remember(self, means: Tensor) -> None:
+        if torch.isfinite(means).all():  # a broken batch is found by what reads the belief
+            self.typical = torch.where(self.typical > 0, 0.9 * self.typical + 0.1 * means, means)
 
 
 class NormHead(nn.Module):
@@ -71,3 +74,7 @@ class NormHead(nn.Module):
 def _check_dim(dim: int) -> None:
     if dim < 2:
         raise InputError("dim", expected="2 or more, for a direction", got=str(dim), fix="use the point head")
+
+
+def _log(positive: Tensor) -> Tensor:
+    return positive.clamp_min(torch.finfo(positive.dtype).tiny).log()

@@ -13,15 +13,15 @@ from howsure import data
 from howsure.backbones import feature_count
 from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.embedder import Embedder
-from howsure.embeddings import Point
 from howsure.errors import TrainingError
 from howsure.losses import ReadsFeatures, learned_link
 from howsure.recipe import Recipe
 from howsure.train.events import Epoch, Step, Trained
 from howsure.train.methods import Setting, method_named, scales_alone
+from howsure.train.schedule import learning_rate
 from howsure.train.start import frozen_from, settle_scales
 from howsure.train.state import State
-from howsure.train.validation import Validation, validation_split
+from howsure.train.validation import Validation, finite, validation_split
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     make = method.loss if start is None else scales_alone(recipe.method)
     learner: nn.Module  # the part of the embedder that is trained
     if start is None:
-        learner = embedder = Embedder(recipe.backbone, method.head, spec, dim=recipe.dim)
+        learner = embedder = method.posterior(Embedder(recipe.backbone, method.head, spec, dim=recipe.dim), len(held))
     else:
         embedder, learner = frozen_from(start, recipe, head=method.head)
     embedder.to(device)
@@ -69,9 +69,9 @@ def train(
     if loss is None:
         width = feature_count(embedder.backbone, (spec.channels, spec.height, spec.width))
         loss = make(Setting(recipe, classes=len(classes), features=width))
-    loss = loss.to(device)
-    optimizer = torch.optim.Adam([*learner.parameters(), *loss.parameters()], lr=recipe.learning_rate)
-    state = State(embedder, loss, optimizer, recipe)
+    goal = method.around(loss, embedder, len(rows)).to(device)
+    optimizer = torch.optim.Adam([*learner.parameters(), *goal.parameters()], lr=recipe.learning_rate)
+    state = State(embedder, goal, optimizer, recipe)
     if resume and out is not None:
         state.restore(out)
 
@@ -81,6 +81,14 @@ def train(
         per_class=recipe.pictures_per_class,
         seed=recipe.seed,
     )
+
+    def show(chosen: np.ndarray, *, step: int) -> torch.Tensor:
+        """Pictures as this step sees them; what is random depends on the step alone, so that a resumed run agrees."""
+        if not recipe.augment:
+            return decoded.pixels[chosen]
+        rng = np.random.default_rng([recipe.seed, 2, state.epoch, step])
+        return torch.from_numpy(data.augment(decoded.pixels[chosen].numpy(), recipe.augment, rng=rng))
+
     if start is not None and state.epoch == 0:
         batch = next(batches.epoch(0))
         settle_scales(embedder, spec.normalise(decoded.pixels[rows[batch]]), torch.from_numpy(labels[batch]))
@@ -88,11 +96,14 @@ def train(
         learner.train()
         total = 0.0
         for step, batch in enumerate(batches.epoch(state.epoch), 1):
-            pixels = spec.normalise(decoded.pixels[rows[batch]].to(device))
+            progress = (state.epoch + (step - 1) / len(batches)) / recipe.epochs
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(recipe.schedule, recipe.learning_rate, progress=progress)
+            pixels = spec.normalise(show(rows[batch], step=step).to(device))
             target = torch.from_numpy(labels[batch]).to(device)
             features = embedder.backbone(pixels)
-            belief = embedder.head(features)
-            value = loss(belief, target, features) if isinstance(loss, ReadsFeatures) else loss(belief, target)
+            belief = finite(embedder.head, features)
+            value = goal(belief, target, features) if isinstance(goal, ReadsFeatures) else goal(belief, target)
             if not torch.isfinite(value):
                 raise TrainingError(
                     f"the loss became {value.item()} in epoch {state.epoch + 1}, batch {step}",
@@ -104,10 +115,10 @@ def train(
             total += value.item()
             tell(Step(state.epoch + 1, recipe.epochs, step, len(batches), value.item()))
 
+        method.settle(embedder, validation.pixels)
         belief = validation.encode(embedder)
         validation.check_not_collapsed(belief, recipe)
-        judged = belief if start is None else Point(belief.mean)  # scales alone are no reason to keep an early epoch
-        done = Epoch(state.epoch + 1, total / len(batches), validation.recall_at_1(judged))
+        done = Epoch(state.epoch + 1, total / len(batches), validation.recall_at_1(belief))
         if state.finish(done):
             embedder.card |= {"validation": {"epoch": done.epoch, "recall_at_1": done.recall_at_1}}
             embedder.card |= {"matcher": validation.matcher(belief), "link": learned_link(loss)}

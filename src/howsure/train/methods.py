@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.losses import (
     Centroids,
@@ -16,10 +17,13 @@ from howsure.losses import (
     LossRanking,
     MCInfoNCE,
     MutualLikelihood,
+    NormCrossEntropy,
+    NormTriplet,
     Together,
     build_loss,
     made,
 )
+from howsure.posteriors import dropout, online
 from howsure.recipe import Recipe
 
 
@@ -43,11 +47,19 @@ def _only_from_a_model(setting: Setting) -> nn.Module:
 
 @dataclass(frozen=True)
 class Method:
-    """The name of a head, how its loss is made, and how the loss of its scales alone, for a model that exists."""
+    """The name of a head, how its loss is made, and how the loss of its scales alone, for a model that exists.
+
+    `posterior` makes an embedder that speaks for many networks out of one that speaks for itself, before training.
+    Where it learns along, `around` takes the loss, the embedder and the number of pictures to a loss that teaches it,
+    and `settle` lets it see the held-out pixels after each epoch.
+    """
 
     head: str
     loss: Callable[[Setting], nn.Module]
     scales: Callable[[Setting], nn.Module] | None = None
+    posterior: Callable[[Embedder, int], Embedder] = lambda embedder, held_out: embedder
+    around: Callable[[nn.Module, Embedder, int], nn.Module] = lambda loss, embedder, pictures: loss
+    settle: Callable[[Embedder, Tensor], None] = lambda embedder, pixels: None
 
 
 def method_named(name: str) -> Method:
@@ -88,20 +100,20 @@ def _means_and_ranking(setting: Setting) -> nn.Module:
     return Together(_means(setting), LossRanking())
 
 
-def _own_options(setting: Setting, name: str) -> dict[str, Any]:
+def _own_options(setting: Setting, *names: str) -> dict[str, Any]:
     """Options for a method's own loss: the recipe's, if it names that loss.
 
     The default loss and its options are nobody's wish and give way; another loss or a miner would go unused.
     """
     recipe = setting.recipe
-    if recipe.loss not in (name, Recipe().loss) or recipe.miner != "all":
+    if recipe.loss not in (*names, Recipe().loss) or recipe.miner != "all":
         raise InputError(
             f"method {recipe.method}",
-            expected=f"its own loss, {name}, and no miner",
+            expected=f"its own loss, {' or '.join(names)}, and no miner",
             got=f"loss {recipe.loss}, miner {recipe.miner}",
             fix="leave both out, or choose method point or gaussian",
         )
-    return dict(recipe.loss_options) if recipe.loss == name else {}
+    return dict(recipe.loss_options) if recipe.loss in names else {}
 
 
 def _own(name: str) -> Callable[[Setting], nn.Module]:
@@ -125,21 +137,45 @@ def _expected_likelihood(setting: Setting) -> nn.Module:
     return made(ExpectedLikelihood, sizes | _own_options(setting, "vmf"))
 
 
+def _norm(setting: Setting) -> nn.Module:
+    """Free vectors, by cross-entropy or by triplets; their length as concentration."""
+    options = _own_options(setting, "cross-entropy", "triplet")
+    if setting.recipe.loss == "triplet":
+        return made(NormTriplet, options)
+    return made(NormCrossEntropy, {"classes": setting.classes, "dim": setting.recipe.dim} | options)
+
+
 def _mc_infonce(setting: Setting) -> nn.Module:
     """Places and concentrations by sampling."""
     return made(MCInfoNCE, _own_options(setting, "mc-infonce"))
 
 
+def _dropped(embedder: Embedder, held_out: int) -> Embedder:
+    other = dropout.drawn(embedder)
+    del other.card["origin"]  # weights at random are nobody's origin
+    return other
+
+
+def _at_a_draw(loss: nn.Module, embedder: Embedder, pictures: int) -> nn.Module:
+    return online.AtADraw(loss, embedder.head, pictures=pictures)  # type: ignore[arg-type]
+
+
 METHODS = {
     "point": Method("point", _means),
+    "dropout": Method("point", _means, posterior=_dropped),
+    "laplace-online": Method(
+        "point", _means, posterior=online.prepared, around=_at_a_draw, settle=online.settle_novelty
+    ),
     "gaussian": Method("gaussian", _means_and_scales, scales=lambda setting: MutualLikelihood()),
     "pfe": Method("gaussian", _only_from_a_model, scales=lambda setting: MutualLikelihood()),
     "ranking": Method("gaussian", _means_and_ranking, scales=lambda setting: LossRanking()),
+    "csd": Method("gaussian", _own("csd")),
     "soft-contrastive": Method("free-point", _own("soft-contrastive")),
     "hedged": Method("hedged", _own("hedged")),
     "hedged-2": Method("hedged-2", _own("hedged")),
     "centroids": Method("vmf", _centroids),
     "centroids-ce": Method("vmf", _centroids_and_classes),
     "vmf": Method("norm", _expected_likelihood),
+    "norm": Method("norm", _norm),
     "mc-infonce": Method("vmf", _mc_infonce),
 }

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from howsure.data import InputSpec
 from howsure.embedder import FOREIGN, Embedder
 from howsure.errors import InputError
-from howsure.heads import GaussianHead
+from howsure.heads import GaussianHead, PosteriorHead
 from howsure.recipe import Recipe
 
 LOCATION = "location"  # the layer of a head that decides where a picture lies
@@ -28,6 +28,10 @@ def network_of(start: Embedder) -> dict[str, Any]:
 
 def frozen_from(start: Embedder, recipe: Recipe, *, head: str) -> tuple[Embedder, nn.Module]:
     """A new embedder whose means are those of `start` for ever, and the part of its head that may learn."""
+    if isinstance(start.head, PosteriorHead):
+        raise InputError(
+            "model to start from", expected="one network", got=f"a posterior, {start.head.kind}", fix="use its origin"
+        )
     _check_network(start, recipe)
     named = start.card["backbone"] != FOREIGN
     spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)

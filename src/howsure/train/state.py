@@ -45,6 +45,7 @@ class State:
 
     def finish(self, done: Epoch) -> bool:
         """Note a whole epoch; True if it is the best so far, and among equals the later one is."""
+        self._check_finite()
         better = all(done.recall_at_1 >= before.recall_at_1 for before in self.history)
         self.history.append(done)
         if better:
@@ -68,11 +69,14 @@ class State:
         if stored is None:
             return
         about, tensors = stored
-        changed = Recipe.of(about["recipe"]).but(epochs=self.recipe.epochs).differences(self.recipe)
+        begun = Recipe.of(about["recipe"])
+        open_end = begun.schedule == "constant"  # a cycle must know its end
+        changed = (begun.but(epochs=self.recipe.epochs) if open_end else begun).differences(self.recipe)
         if changed:
+            more = " (more epochs are fine)" if open_end else ""
             raise TrainingError(
                 f"{folder} was begun with another recipe: {'; '.join(changed)}",
-                fix="resume with the same settings (more epochs are fine), or train into another folder",
+                fix=f"resume with the same settings{more}, or train into another folder",
             )
         for key, other in (
             ("classes", "on other classes"),
@@ -97,6 +101,17 @@ class State:
         self.best = parts["best"]
         self._restore_optimizer(parts.get("optimizer", {}))
         torch.set_rng_state(tensors["random"])
+
+    def _check_finite(self) -> None:
+        """Beliefs can be finite where a weight of the loss is not, and the next epoch would start from it."""
+        bad = [name for name, t in self._tensors().items() if t.is_floating_point() and not torch.isfinite(t).all()]
+        if bad:
+            raise TrainingError(
+                f"the state after epoch {self.epoch + 1}",
+                expected="finite numbers",
+                got=f"NaN or infinity in {bad[0]}" + f" and {len(bad) - 1} more" * (len(bad) > 1),
+                fix=f"lower learning_rate (now {self.recipe.learning_rate:g}); the last whole epoch is kept",
+            )
 
     def _tensors(self) -> dict[str, Tensor]:
         slots = self.optimizer.state_dict()["state"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from howsure.compare import rms_distance
 from howsure.data import ImageSet, InputSpec
 from howsure.embedder import Embedder
-from howsure.embeddings import Embedding
+from howsure.embeddings import Embedding, places
 from howsure.errors import CalibrationError, InputError, TrainingError
 from howsure.match import Matcher
 from howsure.metrics import recall_at_k
@@ -72,6 +73,18 @@ def _some(items: np.ndarray, share: float, rng: np.random.Generator, *, least: i
     return rng.choice(items, max(least, round(share * len(items))), replace=False)
 
 
+def finite(believe: Callable[[Any], Embedding], inputs: Any) -> Embedding:
+    """What `believe` makes of its inputs, or an error that says what to do if that is no belief at all."""
+    try:
+        return believe(inputs).checked()
+    except InputError as error:
+        raise TrainingError(
+            "the network gives no finite beliefs any more",
+            got=error.got,
+            fix="lower learning_rate; the last whole epoch is kept",
+        ) from error
+
+
 class Validation:
     """The held-out pictures of one run."""
 
@@ -81,20 +94,18 @@ class Validation:
 
     def encode(self, embedder: Embedder) -> Embedding:
         """Beliefs about the held-out pictures."""
-        try:
-            return embedder.encode(self.spec.normalise(part.to(embedder.device)) for part in self.pixels.split(256))
-        except InputError as error:
-            raise TrainingError(
-                "the network gives no finite beliefs any more",
-                got=error.got,
-                fix="lower learning_rate; the last whole epoch is kept",
-            ) from error
+        parts = (self.spec.normalise(part.to(embedder.device)) for part in self.pixels.split(256))
+        return finite(embedder.encode, parts)
 
     def recall_at_1(self, belief: Embedding) -> float:
-        """Share of pictures whose nearest other picture is of their class, among those that have a mate at all."""
-        nearest = np.empty(len(belief), int)
-        for start in range(0, len(belief), 512):
-            block = rms_distance(belief[start : start + 512], belief)
+        """Share of pictures whose nearest other picture is of their class, among those that have a mate at all.
+
+        By places: early in a run doubts are noise, and firm pictures would be everybody's neighbours.
+        """
+        bare = places(belief)
+        nearest = np.empty(len(bare), int)
+        for start in range(0, len(bare), 512):
+            block = rms_distance(bare[start : start + 512], bare)
             rows = torch.arange(len(block))
             block[rows, rows + start] = torch.inf
             nearest[start : start + len(block)] = block.argmin(1).numpy()
@@ -115,8 +126,8 @@ class Validation:
 
     def check_not_collapsed(self, belief: Embedding, recipe: Recipe) -> None:
         """Every picture at one place: the loss cannot tell it from learning, the spread can."""
-        mean = belief.mean.double()
-        spread = (mean - mean.mean(0)).square().sum(-1).mean() / mean.square().sum(-1).mean().clamp_min(1e-12)
+        place = belief.place.double()
+        spread = (place - place.mean(0)).square().sum(-1).mean() / place.square().sum(-1).mean().clamp_min(1e-12)
         if spread < 1e-3:
             raise TrainingError(
                 "the embedding collapsed: every picture has nearly the same place",

@@ -1,0 +1,44 @@
+"""howsure ensemble: several models as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from howsure.cli.console import Json, Strict, device, print_json, report_skipped, skipped_json
+from howsure.errors import ModelError
+
+
+def ensemble(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL MODEL...", help="Models trained alike, with seeds of their own.")
+    ],
+    align: Annotated[
+        str, typer.Option(metavar="DATA", help="Pictures by which the models find common axes; labels do not matter.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The model directory to write.")],
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Join models into one that also knows where they disagree."""
+    if (out / "card.json").exists():
+        raise ModelError(f"{out} already holds a model", fix="use another name")
+    from howsure import data as pictures
+    from howsure.embedder import Embedder
+    from howsure.posteriors import ensemble as posterior
+
+    members = [Embedder.load(model).to(device()) for model in models]
+    spec = members[0].spec
+    decoded = pictures.pixels(pictures.load(align), spec, strict=strict)
+    batches = (spec.normalise(part) for part in decoded.pixels.split(256))
+    joined = posterior.join(members, batches)
+    joined.save(out)
+    report_skipped(decoded.skipped)
+    found = joined.card["alignment"]
+    if as_json:
+        print_json({"model": str(out), "members": len(members), **found, "skipped": skipped_json(decoded.skipped)})
+    else:
+        print(f"{out}: {len(members)} members, aligned by {found['pictures']} pictures")
+        print(f"next: howsure calibrate {out} HELD-OUT-PICTURES")

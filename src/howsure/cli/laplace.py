@@ -1,0 +1,52 @@
+"""howsure laplace: uncertainty for a model that is already trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from howsure.cli.console import Json, Strict, device, print_json, say
+from howsure.errors import InputError, ModelError
+
+
+def laplace(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model directory.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="The labelled pictures it was trained on.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The model directory to write.")],
+    structure: Annotated[
+        str | None,
+        typer.Option(
+            help="last-full, last-low-rank or last-diagonal; by default what the width of the network allows."
+        ),
+    ] = None,
+    prior: Annotated[
+        float | None, typer.Option(help="Precision of the prior; by default that of greatest marginal likelihood.")
+    ] = None,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a Laplace posterior to the last layer: no place moves, and every belief says how sure and how novel it is."""
+    if (out / "card.json").exists():
+        raise ModelError(f"{out} already holds a model", fix="use another name")
+    from typing import cast, get_args
+
+    from howsure import data as pictures
+    from howsure.embedder import Embedder
+    from howsure.posteriors.laplace import Structure
+    from howsure.train import fit_laplace
+
+    if structure is not None and structure not in get_args(Structure):
+        raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))
+    embedder = Embedder.load(model).to(device())
+    images = pictures.load(data)
+    say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes")
+    fitted = fit_laplace(embedder, images, structure=cast("Structure | None", structure), prior=prior, strict=strict)
+    fitted.save(out)
+    told = fitted.card["laplace"]
+    if as_json:
+        print_json({"model": str(out), "origin": fitted.card["origin"], **told})
+    else:
+        print(f"{out}: {told['structure']}, prior precision {told['prior']:.3g}, from {told['pictures']} pictures")
+        print(f"next: howsure calibrate {out} HELD-OUT-PICTURES")

@@ -1,0 +1,247 @@
+"""A head whose last linear layer is not known exactly: a Gaussian belief about its weights becomes one about places.
+
+Pairs see differences: what is uncertain about z is its difference from the place of the mean features, φ - centre. So
+the bias is taken as it is, and a common shift of all pictures is no doubt about any.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from howsure.embeddings import Draws, Embedding, Gaussian, NovelGaussian, Point
+from howsure.errors import InputError
+from howsure.heads.posterior import PosteriorHead
+from howsure.numerics.conformal import two_sided_p
+
+__all__ = [
+    "DiagonalWeights",
+    "LastLayerLaplace",
+    "SharedWeights",
+    "WeightPosterior",
+    "blank_posterior",
+    "linear_layer",
+    "on_sphere",
+    "through",
+]
+
+
+class WeightPosterior(nn.Module, ABC):
+    """Deviations of a (D, M) weight matrix from its estimate: a Gaussian of mean 0."""
+
+    centre: Tensor  # (M,)
+
+    def __init__(self, centre: Tensor):
+        super().__init__()
+        self.register_buffer("centre", centre)
+
+    @abstractmethod
+    def variance(self, features: Tensor) -> Tensor:
+        """Of z, from (N, M) features: (N, D), or (N, 1) if it is the same in every dimension."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What `blank_posterior` needs beside the tensors."""
+
+    @abstractmethod
+    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
+        """(S, D, M) joint draws."""
+
+
+class SharedWeights(WeightPosterior):
+    """Full covariance over the features, the same for each of the D rows of the matrix.
+
+    `axes` (R, M) are orthonormal, with variances `along` (R,); every direction across them has the variance `across`.
+
+        Var z_i = Σ_j along_j (a_j·g)² + across |g - Σ_j a_j (a_j·g)|²,        g = φ - centre
+    """
+
+    axes: Tensor
+    along: Tensor
+    across: Tensor
+
+    CANCELS = 1e4
+
+    def __init__(self, centre: Tensor, *, axes: Tensor, along: Tensor, across: Tensor, careful: bool | None = None):
+        super().__init__(centre)
+        # A difference of squares loses some 1e-7 of the length. That matters for features nearly in the span where
+        # directions across are much wider; then the remainder itself is made, at twice the cost.
+        self.careful = bool(across > self.CANCELS * along.min()) if careful is None else careful
+        self.register_buffer("axes", axes)
+        self.register_buffer("along", along)
+        self.register_buffer("across", across)
+
+    def variance(self, features: Tensor) -> Tensor:
+        gap = features - self.centre
+        parts = F.linear(gap, self.axes)
+        seen = torch.mv(parts.square(), self.along)
+        if self.axes.shape[0] == self.axes.shape[1]:
+            return seen[:, None]
+        if self.careful:
+            gap = torch.addmm(gap, parts, self.axes, alpha=-1)
+            return (seen + self.across * torch.linalg.vecdot(gap, gap))[:, None]
+        rest = torch.linalg.vecdot(gap, gap) - torch.linalg.vecdot(parts, parts)
+        return (seen + self.across * rest.clamp_min(0))[:, None]
+
+    def describe(self) -> dict[str, Any]:
+        return {"axes": len(self.axes), "careful": self.careful}
+
+    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(draws * dim, len(self.centre), generator=generator, dtype=self.centre.dtype)
+        noise = noise.to(self.centre.device)
+        scale = self.across.sqrt()
+        drawn = scale * noise + (F.linear(noise, self.axes) * (self.along.sqrt() - scale)) @ self.axes
+        return drawn.view(draws, dim, -1)
+
+
+class DiagonalWeights(WeightPosterior):
+    """Every weight on its own, with variance v (D, M): Var z_i = Σ_j v_ij g_j², g = φ - centre."""
+
+    spread: Tensor
+
+    def __init__(self, centre: Tensor, *, spread: Tensor):
+        super().__init__(centre)
+        self.register_buffer("spread", spread)
+
+    def variance(self, features: Tensor) -> Tensor:
+        return F.linear((features - self.centre).square(), self.spread)
+
+    def describe(self) -> dict[str, Any]:
+        return {"axes": None}
+
+    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(draws, *self.spread.shape, generator=generator, dtype=self.centre.dtype)
+        return noise.to(self.centre.device) * self.spread.sqrt()
+
+
+class LastLayerLaplace(PosteriorHead):
+    """A head, and how well its layer `layer` is known; gives a `Gaussian`, or with `draws` S joint `Draws`.
+
+    What the wrapped head says about the picture itself, a scale of its own, is added. On the sphere, u = z/|z|, the
+    delta method brings the covariance of z along: Cov u = P Cov z P / |z|², P = I - u u^T. With `usual`, the sorted raw
+    variances (n,) of pictures it was not fitted on, the Gaussian also says how typical a picture is.
+    """
+
+    kind: ClassVar[str] = "laplace"
+    usual: Tensor | None
+
+    def __init__(
+        self,
+        head: nn.Module,
+        weights: WeightPosterior,
+        *,
+        layer: str,
+        normalised: bool,
+        usual: Tensor | None = None,
+        draws: int = 0,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.head, self.weights = head, weights
+        self.register_buffer("usual", usual)
+        self.layer, self.normalised, self.draws, self.seed = layer, normalised, draws, seed
+        self.dim = linear_layer(head, layer).out_features
+        self._stacked: Tensor | None = None
+
+    def forward(self, features: Tensor) -> Embedding:
+        """(N, M) features to beliefs."""
+        belief, inputs, z = through(self.head, self.layer, features)
+        own = belief.tensors().get("scale")
+        if self.draws:
+            return self._drawn(inputs, z, own)
+        raw = self.weights.variance(inputs)
+        variance = on_sphere(raw, z) if self.normalised else raw
+        scale = (variance if own is None else variance + own.square()).sqrt()
+        if self.usual is None:
+            return Gaussian(belief.mean, scale)
+        return NovelGaussian(belief.mean, scale, two_sided_p(self._total(raw), self.usual))
+
+    def raw_variance(self, features: Tensor) -> Tensor:
+        """Σ_i Var z_i before any normalisation, (N,): how far the features are from what fixed the weights."""
+        _, inputs, _ = through(self.head, self.layer, features)
+        return self._total(self.weights.variance(inputs))
+
+    def _total(self, variance: Tensor) -> Tensor:
+        return variance.expand(-1, self.dim).sum(-1)
+
+    def describe(self) -> dict[str, Any]:
+        """What `blank_posterior` needs to build this again, apart from the tensors and the wrapped head."""
+        return {
+            "weights": self.weights.describe(),
+            "layer": self.layer,
+            "normalised": self.normalised,
+            "usual": None if self.usual is None else len(self.usual),
+            "draws": self.draws,
+            "seed": self.seed,
+        }
+
+    def again(self, **changes: Any) -> LastLayerLaplace:
+        """The same posterior with other `usual`, `draws` or `seed`."""
+        same: dict[str, Any] = {"layer": self.layer, "normalised": self.normalised}
+        same |= {"usual": self.usual, "draws": self.draws, "seed": self.seed}
+        return LastLayerLaplace(self.head, self.weights, **(same | changes))
+
+    def _drawn(self, inputs: Tensor, z: Tensor, own: Tensor | None) -> Draws:
+        if self._stacked is None or self._stacked.device != z.device or self._stacked.dtype != z.dtype:
+            generator = torch.Generator().manual_seed(self.seed)  # on the CPU: the same draws on every device
+            drawn = self.weights.deviations(self.draws, self.dim, generator)
+            self._stacked = drawn.to(z).flatten(0, 1).T.contiguous()  # (M, S·D)
+        moved = (inputs - self.weights.centre) @ self._stacked
+        places = z[:, None] + moved.view(len(z), self.draws, self.dim)
+        if self.normalised:
+            places = F.normalize(places, dim=-1)
+        if own is None:
+            return Draws(Point(places))
+        return Draws(Gaussian(places, own[:, None].expand(-1, self.draws, -1)))
+
+
+def through(head: nn.Module, layer: str, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
+    """The belief of a head, and what went into and came out of one of its linear layers on the way."""
+    found: list[tuple[Tensor, Tensor]] = []
+    hook = linear_layer(head, layer).register_forward_hook(lambda module, args, out: found.append((args[0], out)))
+    try:
+        belief = head(features)
+    finally:
+        hook.remove()
+    inputs, z = found[0]
+    return belief, inputs, z
+
+
+def linear_layer(head: nn.Module, name: str) -> nn.Linear:
+    """The linear layer of that name."""
+    layer = dict(head.named_modules()).get(name)
+    if not isinstance(layer, nn.Linear):
+        known = ", ".join(found for found, module in head.named_modules() if isinstance(module, nn.Linear))
+        raise InputError(
+            "layer", expected=f"a linear layer of the head: {known or 'it has none'}", got=repr(name), fix="name one"
+        )
+    return layer
+
+
+def blank_posterior(head: nn.Module, described: dict[str, Any]) -> LastLayerLaplace:
+    """The module that `describe` tells about, around a head, with tensors still to be loaded."""
+    said = dict(described)
+    form = said.pop("weights")
+    layer = linear_layer(head, said["layer"])
+    empty, width = layer.weight.new_zeros, layer.in_features
+    weights: WeightPosterior
+    if form["axes"] is None:
+        weights = DiagonalWeights(empty(width), spread=empty(layer.out_features, width))
+    else:
+        axes, along = empty(form["axes"], width), empty(form["axes"])
+        weights = SharedWeights(empty(width), axes=axes, along=along, across=empty(()), careful=form["careful"])
+    count = said.pop("usual")
+    return LastLayerLaplace(head, weights, usual=None if count is None else empty(count), **said)
+
+
+def on_sphere(variance: Tensor, z: Tensor) -> Tensor:
+    """The delta method, for (N, D) or (N, 1) variances; the total is exact to first order."""
+    squared = torch.linalg.vecdot(z, z)[:, None].clamp_min(torch.finfo(z.dtype).tiny)
+    if variance.shape[-1] == 1:
+        return variance / squared * ((z.shape[-1] - 1) / z.shape[-1])
+    along = z.square() / squared  # u_i²
+    return (variance * (1 - 2 * along) + along * (along * variance).sum(-1, keepdim=True)) / squared

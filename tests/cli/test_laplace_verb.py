@@ -1,0 +1,70 @@
+"""howsure laplace: a model in, a model out that says more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from howsure.data import load
+from howsure.embedder import Embedder
+
+Run = Any  # the fixture of conftest.py
+
+
+@pytest.fixture(scope="module")
+def fitted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from howsure.train import fit_laplace
+
+    out = tmp_path_factory.mktemp("laplace") / "model"
+    fit_laplace(Embedder.load(model), load("digits:train@!8,9")).save(out)
+    return out
+
+
+def test_no_place_moves_and_doubt_and_novelty_come_with_every_belief(fitted: Path, model: Path) -> None:
+    pictures = load("digits:test")
+    before, after = (Embedder.load(folder).encode(pictures) for folder in (model, fitted))
+    assert torch.equal(before.mean, after.mean)
+    assert (after.uncertainty > 0).all()
+    assert after.novelty is not None
+    assert ((after.novelty >= 0) & (after.novelty <= 1)).all()
+
+
+def test_alarms_are_rare_on_familiar_digits_and_frequent_on_foreign_ones(fitted: Path) -> None:
+    embedder = Embedder.load(fitted)
+    familiar, foreign = (embedder.encode(load(f"digits:test@{which}")).novelty for which in ("!8,9", "8,9"))
+    assert familiar is not None
+    assert foreign is not None
+    assert (familiar >= 0.9).float().mean() < 0.25  # 10 % of pictures like those held out; few were
+    assert foreign.mean() > familiar.mean()
+
+
+def test_the_verb_writes_what_the_function_makes(run: Run, model: Path, fitted: Path, tmp_path: Path) -> None:
+    done = run("laplace", model, "digits:train@!8,9", "-o", tmp_path / "m", "--json")
+    assert done.code == 0
+    assert done.json["structure"] == "last-full"
+    assert done.json["prior"] > 0
+    assert Embedder.load(tmp_path / "m").fingerprint == Embedder.load(fitted).fingerprint
+
+
+def test_the_result_can_be_evaluated_and_calibrated(run: Run, fitted: Path, tmp_path: Path) -> None:
+    done = run("evaluate", fitted, "digits:test@!8,9", "--ood", "digits:test@8,9", "--json")
+    assert done.code == 0
+    assert done.json["metrics"]["ood_auroc_novelty"]["value"] > 0.5
+    assert "match_ece" in done.json["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(["--structure", "full"], "last-full or"), (["--prior", "-1"], "above 0")]
+)
+def test_wrong_options_are_refused(run: Run, model: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = run("laplace", model, "digits:train@!8,9", "-o", tmp_path / "m", *arguments)
+    assert done.code != 0
+    assert said in done.err
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_is_never_overwritten(run: Run, model: Path) -> None:
+    done = run("laplace", model, "digits:train@!8,9", "-o", model)
+    assert done.code != 0
+    assert "already holds a model" in done.err

@@ -17,7 +17,7 @@ def two_sided_p(score: Tensor, usual: Tensor) -> Tensor:
     alarm at p <= a is false at most that often, over the choice of `usual` too. `usual` is sorted, smallest first.
 
     >>> two_sided_p(torch.tensor([-5.0, 0.55, 9.0]), torch.linspace(0, 1, 99))
-    tensor([0.0200, 0.9000, 0.0200])
+    tensor([0.0200, 0.9200, 0.0200])
     """
     if usual.ndim != 1 or not len(usual):
         raise InputError("usual scores", expected="at least one, (n,)", got=str(tuple(usual.shape)))

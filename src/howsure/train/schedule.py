@@ -14,7 +14,7 @@ def learning_rate(schedule: str, highest: float, *, progress: float) -> float:
     `one-cycle` rises to the highest rate along a cosine and falls to almost nothing: few epochs then go far.
 
     >>> [round(learning_rate("one-cycle", 1.0, progress=at), 4) for at in (0, 0.3, 0.65, 1)]
-    [0.04, 1.0, 0.5001, 0.0001]
+    [0.04, 1.0, 0.5, 0.0001]
     """
     if schedule == "constant":
         return highest

@@ -1,6 +1,6 @@
 """Centroids with von Mises-Fisher confidence beside cross-entropy with softmax probability, on real pictures.
 
-`python benchmarks/centroids.py [--set mnist|cifar10] [--seeds 0 1 2] [--quick] [--figure FILE] [--out FOLDER]`
+`python benchmarks/centroids.py [--set mnist|cifar10] [--seeds 0 1 2] [--quick] [--json] [--figure FILE] [--out FOLDER]`
 
 Same body, same pictures in the same order, same number of steps. Nothing is chosen by the test pictures: what was
 chosen, and on what, is in docs/catalogue.md. Every trial becomes a JSON file in the folder (default results/centroids;
@@ -10,15 +10,19 @@ HOWSURE_DATA.
 
 import argparse
 import json
+import sys
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from form import Row, at_least
 
 from howsure.bench.centroids import SOFTMAX, Contender, Sets, contend, encoded, trial
 from howsure.bench.confidence_figure import confidence_figure
+from howsure.bench.record import write_record
 from howsure.data import ImageSet, load
 from howsure.recipe import Recipe, recipe_for
 
@@ -72,9 +76,8 @@ def measured(which: str, seeds: list[int], *, quick: bool, out: Path | None) -> 
                 recipe = recipe.but(loss_options={"every": 6})
             records.append(trial(contend(name, sets.train, recipe.but(dim=dim or None)), sets))
             if file:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(json.dumps(records[-1], indent=1) + "\n")
-            print(f"{which} {name} {dim} {seed}: {short(records[-1]['metrics'])}", flush=True)
+                write_record(file, records[-1])
+            print(f"{which} {name} {dim} {seed}: {short(records[-1]['metrics'])}", file=sys.stderr)
     return records
 
 
@@ -82,14 +85,32 @@ def short(metrics: dict[str, float]) -> str:
     return ", ".join(f"{key} {metrics[key]:.4f}" for key in SHOWN[:5])
 
 
-def table(records: list[dict[str, Any]]) -> str:
-    """Mean ± standard deviation over seeds; the softmax of the cross-entropy network stands first."""
+def grouped(records: list[dict[str, Any]]) -> dict[str, list[dict[str, float]]]:
+    """The metrics of all seeds, by contender; the softmax of the cross-entropy network stands first."""
     groups: dict[str, list[dict[str, float]]] = defaultdict(list)
     for record in records:
         dim = "" if record["contender"] == SOFTMAX else f" D={record['dim']}"
         groups[record["contender"] + dim].append(record["metrics"])
         if "softmax_metrics" in record:
             groups[f"{record['contender']}{dim}, its softmax"].append(record["softmax_metrics"])
+    return groups
+
+
+def rows_of(records: list[dict[str, Any]]) -> list[Row]:
+    """Every mean beside the softmax's; nothing is promised, so there is no bar."""
+    groups = grouped(records)
+    means = {name: {key: float(np.mean([m[key] for m in found])) for key in SHOWN} for name, found in groups.items()}
+    return [
+        at_least(f"{name}: {key}, beside softmax", ours[key], means[SOFTMAX][key])
+        for name, ours in means.items()
+        if name != SOFTMAX
+        for key in SHOWN
+    ]
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Mean ± standard deviation over seeds."""
+    groups = grouped(records)
     lines = [("", *SHOWN, "AUROC > softmax")]
     reference = np.array([m["auroc"] for m in groups[SOFTMAX]])
     for name, found in groups.items():
@@ -133,6 +154,7 @@ def main() -> None:
     parser.add_argument("--set", choices=list(SOURCES), default="mnist")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--quick", action="store_true", help="fewer pictures, one seed, two contenders")
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
     parser.add_argument("--figure", type=Path, help="draw histograms and circle into this file instead")
     parser.add_argument("--out", type=Path, help="folder of the JSON files")
     options = parser.parse_args()
@@ -142,7 +164,8 @@ def main() -> None:
         return
     out = options.out or (None if options.quick else FOLDER)
     seeds = options.seeds[:1] if options.quick else options.seeds
-    print(table(measured(options.set, seeds, quick=options.quick, out=out)))
+    records = measured(options.set, seeds, quick=options.quick, out=out)
+    print(json.dumps([asdict(row) for row in rows_of(records)], indent=1) if options.json else table(records))
 
 
 if __name__ == "__main__":

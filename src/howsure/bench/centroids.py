@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from howsure import __version__
 from howsure.backbones import build_backbone, feature_count
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
@@ -167,7 +165,6 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
         "metrics": judged(said["test"], test_labels, unfamiliar=said["unfamiliar"], held=(said["held"], held_labels)),
         "recipe": recipe.model_dump(),
         "validation_recall_at_1": [epoch.recall_at_1 for epoch in contender.epochs],
-        "versions": {"howsure": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
     if contender.name != SOFTMAX:
         places, answers = encoded(embedder, some)[0].mean, torch.from_numpy(_codes(some, sets.train))

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from howsure.embeddings import Draws, Embedding, Gaussian, Point
 from howsure.errors import InputError
-from howsure.heads import LastLayerLaplace, blank_posterior, build_head
+from howsure.heads import LastLayerLaplace, blank_laplace, build_head
 from howsure.heads.last_layer import DiagonalWeights, SharedWeights, WeightPosterior
 from posteriors.closeness import assert_close
 
@@ -145,7 +145,7 @@ def test_features_near_the_span_keep_their_digits() -> None:
 
 def test_description_and_state_rebuild_it(weights: WeightPosterior) -> None:
     one = LastLayerLaplace(build_head("point", M, D), weights, layer="location", normalised=True, draws=3, seed=9)
-    again = blank_posterior(build_head("point", M, D), one.describe())
+    again = blank_laplace(build_head("point", M, D), one.describe())
     again.load_state_dict(one.state_dict())
     assert torch.equal(again(FEATURES).atoms.mean, one(FEATURES).atoms.mean)
 

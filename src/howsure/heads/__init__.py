@@ -12,7 +12,7 @@ from howsure.heads.dropped import blank_dropout
 from howsure.heads.free_point import FreePointHead
 from howsure.heads.gaussian import GaussianHead
 from howsure.heads.hedged import HedgedHead
-from howsure.heads.last_layer import LastLayerLaplace, blank_posterior
+from howsure.heads.last_layer import LastLayerLaplace, blank_laplace
 from howsure.heads.members import blank_ensemble
 from howsure.heads.mixture import TwoModesHead
 from howsure.heads.point import PointHead
@@ -31,7 +31,7 @@ __all__ = [
     "PosteriorHead",
     "TwoModesHead",
     "VonMisesFisherHead",
-    "blank_posterior",
+    "blank_laplace",
     "build_head",
     "build_posterior",
 ]
@@ -48,7 +48,7 @@ HEADS: dict[str, type[nn.Module]] = {
 
 # How the parts of a posterior are made around a network, from a card: tensors are still to be loaded.
 POSTERIORS: dict[str, Callable[[nn.Module, nn.Module, dict[str, Any]], tuple[nn.Module, nn.Module]]] = {
-    "laplace": lambda backbone, head, described: (backbone, blank_posterior(head, described)),
+    "laplace": lambda backbone, head, described: (backbone, blank_laplace(head, described)),
     "dropout": blank_dropout,
     "ensemble": blank_ensemble,
 }

@@ -23,7 +23,7 @@ __all__ = [
     "LastLayerLaplace",
     "SharedWeights",
     "WeightPosterior",
-    "blank_posterior",
+    "blank_laplace",
     "linear_layer",
     "on_sphere",
     "through",
@@ -45,7 +45,7 @@ class WeightPosterior(nn.Module, ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What `blank_posterior` needs beside the tensors."""
+        """What `blank_laplace` needs beside the tensors."""
 
     @abstractmethod
     def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
@@ -169,7 +169,7 @@ class LastLayerLaplace(PosteriorHead):
         return variance.expand(-1, self.dim).sum(-1)
 
     def describe(self) -> dict[str, Any]:
-        """What `blank_posterior` needs to build this again, apart from the tensors and the wrapped head."""
+        """What `blank_laplace` needs to build this again, apart from the tensors and the wrapped head."""
         return {
             "weights": self.weights.describe(),
             "layer": self.layer,
@@ -222,7 +222,7 @@ def linear_layer(head: nn.Module, name: str) -> nn.Linear:
     return layer
 
 
-def blank_posterior(head: nn.Module, described: dict[str, Any]) -> LastLayerLaplace:
+def blank_laplace(head: nn.Module, described: dict[str, Any]) -> LastLayerLaplace:
     """The module that `describe` tells about, around a head, with tensors still to be loaded."""
     said = dict(described)
     form = said.pop("weights")

@@ -113,7 +113,14 @@ def calibrate(
 
     matcher = _fit_matcher(query[fit], wanted[fit], gallery, names, hidden=hidden[fit], rng=rng)
     distances, found = _nearest(query, wanted, gallery, names, hidden=hidden)
-    evidence = weigh(matcher, distances, found, query.uncertainty.double().numpy())
+    novelty = query.novelty
+    evidence = weigh(
+        matcher,
+        distances,
+        found,
+        query.uncertainty.double().numpy(),
+        None if novelty is None else novelty.double().numpy(),
+    )
     right = known & (found[:, 0] == wanted)
     link = _fit_confidence(evidence[fit], right[fit])
     log_odds = link.log_odds(evidence.features())
@@ -218,7 +225,7 @@ def _nearest(
 def _fit_confidence(evidence: Evidence, right: np.ndarray) -> Logistic:
     """P(the best match is right); with one outcome only, the probability of the pair stands in."""
     if right.all() or not right.any():
-        return Logistic((1.0, 0.0, 0.0, 0.0), 0.0)
+        return Logistic((1.0, *[0.0] * (evidence.features().shape[1] - 1)), 0.0)
     return fit_logistic(evidence.features(), right, prior_scale=3.0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -19,6 +19,8 @@ from howsure.numerics.logistic import fit_logistic
 __all__ = ["Matcher", "expected_match_probability", "match_probability", "self_mismatch"]
 
 BLOCK = 2_000_000  # quadrature nodes at a time
+STEEP = 5.0  # nodes for each unit of scale times standard deviation
+LEVELS = 3  # how often their number may double
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,9 @@ def expected_match_probability(
     """E[sigmoid(offset - scale · |z - z'|)] of independent beliefs, (Q, G), or of row with row; large = match.
 
     By quadrature over the distance, summed over the components of mixtures and averaged over draws. Exact where each
-    component has one scale; else by an isotropic stand-in, off by .003 as a rule, and by up to .13 for long ellipses
-    whose axes are as 10 to 1. The matcher's link is that of single places z, as hedged training learns it;
-    `match_probability` puts its own on the distance of whole beliefs.
+    component has one scale, and in the plane; else by an isotropic stand-in, off by .003 as a rule, and by up to .13
+    for long ellipsoids whose axes are as 10 to 1. The matcher's link is that of single places z, as hedged training
+    learns it; `match_probability` puts its own on the distance of whole beliefs.
 
     >>> from howsure import Gaussian
     >>> sure, unsure = (Gaussian(torch.zeros(1, 2), torch.full((1, 1), scale)) for scale in (0.1, 1.0))
@@ -130,10 +132,15 @@ def self_mismatch(matcher: Matcher, embedding: Embedding) -> Tensor:
 
 
 def gap_radius(gap: Tensor, variance: Tensor, *, nodes: int = chi.NODES) -> chi.Radius:
-    """The distribution of |w|, w ~ N(gap, diag(variance)), both (..., D): exact if each variance is one number."""
+    """The distribution of |w|, w ~ N(gap, diag(variance)), both (..., D).
+
+    Exact if each variance is one number, and in the plane, at nodes² nodes; else by an isotropic stand-in.
+    """
     length, effective, dim = chi.surrogate(gap, variance)
     if torch.equal(variance, variance[..., :1].expand_as(variance)):
         return chi.radius(length, variance[..., 0], gap.shape[-1], nodes=nodes)
+    if gap.shape[-1] == 2:
+        return chi.plane_radius(gap, variance, nodes=nodes)
     # A pair of points has no variance to count dimensions by.
     dim = torch.where(effective > 0, dim, torch.full_like(dim, gap.shape[-1]))
     return chi.radius(length, effective, dim, nodes=nodes)
@@ -152,20 +159,30 @@ def _expected(
     others, places, spreads = gallery.components()
     shape = (len(query),) if paired else (len(query), len(gallery))
     count = math.prod(shape)
-    # A link that is steep beside the beliefs needs more nodes to be seen.
-    widest = sum(float(v.max()) if v.numel() else 0.0 for v in (variances, spreads))
-    nodes = min(128, max(chi.NODES, math.ceil(10 * matcher.scale * math.sqrt(widest))))
-    block = max(1, BLOCK // (nodes * weights.shape[1] * others.shape[1]))
+    block = max(1, BLOCK // (chi.NODES * weights.shape[1] * others.shape[1]))
     parts = []
     for start in range(0, max(count, 1), block):
         pairs = torch.arange(start, min(start + block, count), device=query.device)
         i, j = (pairs, pairs) if paired else (pairs // len(gallery), pairs % len(gallery))
         # (pairs, K, K', D)
-        radius = gap_radius(
-            means[i][:, :, None] - places[j][:, None],
-            variances[i][:, :, None] + spreads[j][:, None],
-            nodes=nodes,
-        )
+        gap = means[i][:, :, None] - places[j][:, None]
+        variance = variances[i][:, :, None] + spreads[j][:, None]
         log_weight = weights[i][:, :, None] + others[j][:, None]
-        parts.append((log_weight + log_link(radius, matcher.scale, matcher.offset)).exp().sum((1, 2)))
+        values = log_weight.new_empty(log_weight.shape)
+        for rows, nodes in _by_nodes(variance, matcher.scale):
+            radius = gap_radius(gap[rows], variance[rows], nodes=nodes)
+            values[rows] = log_link(radius, matcher.scale, matcher.offset)
+        parts.append((log_weight + values).exp().sum((1, 2)))
     return torch.cat(parts).view(shape)
+
+
+def _by_nodes(variance: Tensor, scale: float) -> Iterator[tuple[Tensor, int]]:
+    """Rows of pairs with the nodes they need: a link that is steep beside the beliefs needs more to be seen."""
+    width = scale * variance.amax((1, 2, 3)).sqrt()
+    level = (width * STEEP / chi.NODES).clamp(1, 2**LEVELS).log2().ceil().long()
+    for doublings in range(LEVELS + 1):
+        nodes = chi.NODES << doublings
+        each = nodes**2 if variance.shape[-1] == 2 else nodes
+        most = max(1, BLOCK // (each * variance.shape[1] * variance.shape[2]))
+        rows = (level == doublings).nonzero()[:, 0]
+        yield from ((rows[start : start + most], nodes) for start in range(0, len(rows), most))

@@ -63,13 +63,17 @@ def test_honest_doubt_has_a_high_tau_and_false_doubt_a_low_one() -> None:
     assert false.kendall_knn is not None
     assert false.kendall_knn < -0.8
     assert honest.verification_ap > false.verification_ap
+    assert honest.one_side_verification_ap > false.one_side_verification_ap
+    assert honest.one_side_knn_accuracy > false.one_side_knn_accuracy + 0.05
+    assert honest.one_side_kendall_ap is not None
+    assert honest.one_side_kendall_ap > 0.8
     assert 0 < honest.self_mismatch < 1
 
 
 def test_perfect_places_are_perfect() -> None:
     places, codes = blobs(noise=0.0)
     assert judge(Point(4 * places), Point(4 * places), codes, MATCHER, seed=0) == Judged(
-        1.0, 1.0, None, None, pytest.approx(1 - 1 / (1 + np.exp(-5.0)), rel=1e-4)
+        1.0, 1.0, None, None, 1.0, 1.0, None, pytest.approx(1 - 1 / (1 + np.exp(-5.0)), rel=1e-4)
     )
 
 

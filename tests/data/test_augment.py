@@ -55,7 +55,7 @@ def test_shift_moves_whole_pictures_by_at_most_an_eighth() -> None:
 def test_occlude_digits_is_the_published_training_corruption() -> None:
     before = pictures(count=500, channels=1)
     after = augment(before, ["occlude-digits"], rng=np.random.default_rng(3))
-    expected = occlude(before[:, 0], occlusion_prob=0.2, max_side=28, rng=np.random.default_rng(3))
+    expected = occlude(before[:, 0], occlusion_prob=0.2, sides=(0, 28), rng=np.random.default_rng(3))
     assert np.array_equal(after[:, 0], expected)
 
 

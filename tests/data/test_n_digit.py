@@ -109,14 +109,14 @@ def white(count: int, digits: int = 2) -> np.ndarray:
     return np.full((count, 28, 28 * digits), 255, np.uint8)
 
 
-def hidden(count: int, *, prob: float, max_side: int) -> np.ndarray:
+def hidden(count: int, *, prob: float, sides: tuple[int, int]) -> np.ndarray:
     """Which pixels of each digit are hidden, (count * 2, 28, 28)."""
-    made = occlude(white(count), occlusion_prob=prob, max_side=max_side, rng=np.random.default_rng(0))
+    made = occlude(white(count), occlusion_prob=prob, sides=sides, rng=np.random.default_rng(0))
     return (made.reshape(count, 28, 2, 28).transpose(0, 2, 1, 3) == 0).reshape(-1, 28, 28)
 
 
 def test_what_is_hidden_is_one_square_a_digit_of_every_side() -> None:
-    masks = hidden(2_000, prob=1, max_side=7)
+    masks = hidden(2_000, prob=1, sides=(0, 7))
     area, height, width = masks.sum((1, 2)), masks.any(2).sum(1), masks.any(1).sum(1)
     np.testing.assert_array_equal(height, width)
     np.testing.assert_array_equal(area, height**2)
@@ -127,11 +127,12 @@ def test_what_is_hidden_is_one_square_a_digit_of_every_side() -> None:
 
 
 def test_probability_and_severity() -> None:
-    some = hidden(2_000, prob=0.2, max_side=28).any((1, 2)).mean()
+    some = hidden(2_000, prob=0.2, sides=(0, 28)).any((1, 2)).mean()
     assert some == pytest.approx(0.2 * 28 / 29, abs=0.02)
-    shares = [hidden(300, prob=1, max_side=side).mean() for side in (0, 7, 14, 21, 28)]
+    shares = [hidden(300, prob=1, sides=(0, side)).mean() for side in (0, 7, 14, 21, 28)]
     assert shares[0] == 0
     assert np.all(np.diff(shares) > 0)
+    assert (hidden(300, prob=1, sides=(14, 14)).sum((1, 2)) == 14**2).all()
     # E[L²]/28² for L uniform in 0..28
     assert shares[-1] == pytest.approx(np.mean(np.arange(29) ** 2) / 28**2, abs=0.04)
 
@@ -139,7 +140,7 @@ def test_probability_and_severity() -> None:
 @needs_mnist
 def test_a_corrupted_set_keeps_names_and_labels_and_follows_its_seed() -> None:
     images = load("n-digit-mnist-2:instance-test").subset(range(50))
-    first, again, other = (corrupted(images, occlusion_prob=1, max_side=14, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (corrupted(images, occlusion_prob=1, sides=(0, 14), seed=seed) for seed in (1, 1, 2))
     assert (first.ids, first.labels) == (images.ids, images.labels)
     assert (first.array == again.array).all()
     assert (first.array != other.array).any()
@@ -153,12 +154,12 @@ def test_a_corrupted_set_keeps_names_and_labels_and_follows_its_seed() -> None:
 def test_mistakes_are_named() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="occlusion_prob: expected a probability"):
-        occlude(white(1), occlusion_prob=1.5, max_side=3, rng=rng)
-    for side in (-1, 29, 2.5):
-        with pytest.raises(InputError, match="max_side"):
-            occlude(white(1), occlusion_prob=1, max_side=side, rng=rng)  # type: ignore[arg-type]
+        occlude(white(1), occlusion_prob=1.5, sides=(0, 3), rng=rng)
+    for sides in ((0, -1), (0, 29), (0, 2.5), (8, 4), (-1, 4)):
+        with pytest.raises(InputError, match="sides"):
+            occlude(white(1), occlusion_prob=1, sides=sides, rng=rng)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"28 high.*got \(1, 8, 8\)"):
-        occlude(np.zeros((1, 8, 8), np.uint8), occlusion_prob=1, max_side=3, rng=rng)
+        occlude(np.zeros((1, 8, 8), np.uint8), occlusion_prob=1, sides=(0, 3), rng=rng)
     with pytest.raises(InputError, match="one size, got 0 sizes"):
         corrupted(load("digits").subset([]), occlusion_prob=1)
     with pytest.raises(InputError, match="grey digits"):

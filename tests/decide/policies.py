@@ -22,7 +22,7 @@ def policy(*, unknown_at: float | None = -2.0, uncertainty: float | None = 0.5) 
     """The log-odds of the pair decide alone: match from 1 up, unknown from -2 down."""
     return Policy(
         matcher=Matcher(scale=4.0, offset=2.0, base_rate=0.1),
-        confidence=Logistic((1.0, 0.0, 0.0, 0.0), 0.0),
+        confidence=Logistic((1.0, 0.0, 0.0, 0.0, 0.0), 0.0),
         match_at=1.0,
         unknown_at=unknown_at,
         limits=Limits(neighbour_distance=1.0, margin=0.7, uncertainty=uncertainty, gallery_uncertainty=0.3),

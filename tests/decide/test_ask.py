@@ -7,7 +7,7 @@ import torch
 
 from decide.policies import policy
 from howsure.decide import Finding, Policy, ask
-from howsure.embeddings import Gaussian
+from howsure.embeddings import Gaussian, NovelGaussian
 from howsure.index import Index
 from howsure.match import Matcher
 
@@ -41,7 +41,17 @@ def test_a_match(gallery: Index) -> None:
     assert best.distance == pytest.approx((0.02**2 + 0.02) ** 0.5, rel=1e-4)
     assert best.probability == pytest.approx(easy().matcher.probability(torch.tensor(best.distance)).item(), rel=1e-4)
     assert found.uncertainty == pytest.approx(0.01)
+    assert found.novelty is None
     assert found.exact
+
+
+def test_novelty_is_told_and_counts(gallery: Index) -> None:
+    never_sure = doubtful()
+    usual, novel = (NovelGaussian(*belief(0.02).tensors().values(), torch.tensor([p])) for p in (0.5, 0.01))
+    (a,), (b,) = (ask(gallery, query, policy=never_sure) for query in (usual, novel))
+    assert (a.novelty, b.novelty) == (pytest.approx(0.5), pytest.approx(0.99))
+    assert a.answer.reason != "unfamiliar"
+    assert b.answer.reason == "unfamiliar"
 
 
 def test_far_from_everything_is_unknown(gallery: Index) -> None:

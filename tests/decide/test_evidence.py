@@ -21,13 +21,16 @@ def test_by_hand() -> None:
     assert np.allclose(evidence.margin, [4 * 0.2, 4 * 0.5])
     assert np.allclose(evidence.neighbour_distance, [0.3, 0.7])  # of the nearest five
     assert evidence.uncertainty.tolist() == [0.01, 0.02]
+    assert evidence.novelty.tolist() == [0, 0]
 
 
 def test_features_grow_with_the_chance_to_be_right() -> None:
     """Query 1 is better than query 0 in every respect."""
-    evidence = weigh(MATCHER, np.array([[0.5, 0.6], [0.1, 0.9]]), np.array([[0, 1], [0, 1]]), np.array([0.9, 0.1]))
+    distances, identities = np.array([[0.5, 0.6], [0.1, 0.9]]), np.array([[0, 1], [0, 1]])
+    evidence = weigh(MATCHER, distances, identities, np.array([0.9, 0.1]), np.array([1.0, 0.2]))
+    assert np.isfinite(evidence.features()).all()
     assert (np.diff(evidence.features(), axis=0) > 0).all()
-    assert evidence.features().shape == (2, 4)
+    assert evidence.features().shape == (2, 5)
 
 
 def test_rows() -> None:

@@ -43,6 +43,13 @@ def test_of_other_weights(tmp_path: Path) -> None:
     assert caught.value.got == MODEL
 
 
+def test_of_another_evidence(tmp_path: Path) -> None:
+    before = policy()
+    replace(before, confidence=replace(before.confidence, coefficients=(1.0, 0.0))).save(tmp_path)
+    with pytest.raises(ModelError, match=r"2 coefficients where there should be 5.*calibrate again"):
+        Policy.load(tmp_path, model=MODEL)
+
+
 def _without(key: str) -> str:
     policy().save(folder := Path.cwd())
     keys = json.loads((folder / "policy.json").read_text())

@@ -7,10 +7,15 @@ from howsure.decide import REASONS, Answer, Evidence, decide, verify_pair
 
 
 def evidence(
-    log_odds: float = 0.0, *, margin: float = 5.0, neighbour_distance: float = 0.5, uncertainty: float = 0.1
+    log_odds: float = 0.0,
+    *,
+    margin: float = 5.0,
+    neighbour_distance: float = 0.5,
+    uncertainty: float = 0.1,
+    novelty: float = 0.5,
 ) -> Evidence:
     """One query; by default nothing is wrong with it, but its log-odds are between the thresholds."""
-    return Evidence(*(np.array([value]) for value in (log_odds, margin, neighbour_distance, uncertainty)))
+    return Evidence(*(np.array([value]) for value in (log_odds, margin, neighbour_distance, uncertainty, novelty)))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +39,11 @@ REASONED = {
     "conflict": evidence(margin=0.1),
     "no_close_match": evidence(),
 }
+
+
+def test_a_novel_picture_is_unfamiliar_wherever_it_lands() -> None:
+    (answer,) = decide(policy(), evidence(novelty=0.96, uncertainty=0.9))
+    assert answer.reason == "unfamiliar"
 
 
 @pytest.mark.parametrize("reason", REASONED)
@@ -65,7 +75,7 @@ def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
 
 
 def test_one_answer_a_query_in_order() -> None:
-    many = Evidence(np.array([3.0, 0.0, -9.0]), np.full(3, 5.0), np.full(3, 0.5), np.zeros(3))
+    many = Evidence(np.array([3.0, 0.0, -9.0]), np.full(3, 5.0), np.full(3, 0.5), np.zeros(3), np.zeros(3))
     assert [answer.kind for answer in decide(policy(), many)] == ["match", "not_sure", "unknown"]
     assert decide(policy(), many[np.zeros(3, bool)]) == []
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from howsure import Draws, Embedding, Gaussian, Point
+from howsure import Draws, Embedding, Gaussian, NovelGaussian, Point
 
 Make = Callable[..., Embedding]
 
@@ -24,6 +24,11 @@ def diagonal(count: int, *, seed: int = 0, dim: int = 6) -> Embedding:
     return Gaussian(_normal(count, dim, seed=seed), _normal(count, dim, seed=seed + 1).abs())
 
 
+def novel(count: int, *, seed: int = 0, dim: int = 6) -> Embedding:
+    p = torch.rand(count, generator=torch.Generator().manual_seed(seed + 2))
+    return NovelGaussian(_normal(count, dim, seed=seed), _normal(count, dim, seed=seed + 1).abs(), p)
+
+
 def draws_of_points(count: int, *, seed: int = 0, dim: int = 6) -> Embedding:
     return Draws.stack([point(count, seed=seed + 10 * s, dim=dim) for s in range(3)])
 
@@ -32,7 +37,7 @@ def draws_of_gaussians(count: int, *, seed: int = 0, dim: int = 6) -> Embedding:
     return Draws.stack([diagonal(count, seed=seed + 10 * s, dim=dim) for s in range(3)])
 
 
-FAMILIES = [point, isotropic, diagonal, draws_of_points, draws_of_gaussians]
+FAMILIES = [point, isotropic, diagonal, novel, draws_of_points, draws_of_gaussians]
 
 
 @pytest.fixture(params=FAMILIES, ids=lambda family: family.__name__)

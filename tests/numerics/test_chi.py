@@ -113,3 +113,36 @@ def test_surrogate_gradients_also_at_zero_distance() -> None:
 def test_one_node_is_not_a_rule() -> None:
     with pytest.raises(InputError, match="2 or more"):
         chi.radius(torch.zeros(1), torch.ones(1), 2, nodes=1)
+
+
+@pytest.mark.parametrize(("link", "nodes", "error"), [(5.0, 24, 1e-3), (5.0, 48, 2e-6), (15.0, 64, 1e-4)])
+def test_ellipses_in_the_plane_against_a_fine_grid(link: float, nodes: int, error: float) -> None:
+    """Axes as long as 1 to 10 and more, where the isotropic stand-in is off by some .05."""
+    generator = torch.Generator().manual_seed(0)
+    gap = 1.5 * torch.randn(30, 2, generator=generator, dtype=DOUBLE)
+    variance = torch.exp(5 * torch.rand(30, 2, generator=generator, dtype=DOUBLE) - 4.5)
+    t = torch.linspace(-8, 8, 1601, dtype=DOUBLE)
+    mass = torch.softmax(-t.square() / 2, 0)
+    x, y = (gap[:, axis, None] + variance[:, axis, None].sqrt() * t for axis in (0, 1))
+    wanted = torch.stack(
+        [mass @ torch.sigmoid(link - link * torch.hypot(a[:, None], b)) @ mass for a, b in zip(x, y, strict=True)]
+    )
+    got = chi.plane_radius(gap, variance, nodes=nodes).log_match(link, link).exp()
+    assert (got - wanted).abs().max() < error
+    stand_in = chi.radius(*chi.surrogate(gap, variance), nodes=nodes).log_match(link, link).exp()
+    assert (stand_in - wanted).abs().max() > 0.02
+
+
+def test_a_disc_is_an_ellipse_too() -> None:
+    gap = torch.tensor([[0.3, -0.4], [0.0, 0.0]], dtype=DOUBLE, requires_grad=True)
+    variance = torch.full((2, 2), 0.2, dtype=DOUBLE, requires_grad=True)
+    plane = chi.plane_radius(gap, variance).log_match(5.0, 5.0)
+    assert torch.allclose(plane, chi.radius(gap.norm(dim=-1), variance[:, 0], 2).log_match(5.0, 5.0))
+    slopes = torch.autograd.grad(plane.sum(), (gap, variance))
+    assert torch.isfinite(torch.cat(slopes)).all()
+
+
+def test_gradients_of_an_ellipse() -> None:
+    gap = torch.tensor([[0.3, -0.4], [1.0, 0.2]], dtype=DOUBLE, requires_grad=True)
+    variance = torch.tensor([[0.2, 0.05], [0.1, 0.6]], dtype=DOUBLE, requires_grad=True)
+    assert gradcheck(lambda g, v: chi.plane_radius(g, v, nodes=12).log_match(5.0, 5.0), (gap, variance))

@@ -78,6 +78,7 @@ def _json(query: str, finding: Finding) -> dict[str, Any]:
         "reason": finding.answer.reason,
         "probability": finding.answer.probability,
         "uncertainty": finding.uncertainty,
+        "novelty": finding.novelty,
         "matches": [vars(match) for match in finding.matches],
         "exact": finding.exact,
     }

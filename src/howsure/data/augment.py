@@ -52,7 +52,7 @@ def _occlude_digits(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A black square over a part of some digits of an N-digit picture."""
     if pixels.shape[1] != 1:
         raise InputError("augment occlude-digits", expected="grey pictures", got=f"{pixels.shape[1]} channels")
-    return occlude(pixels[:, 0], occlusion_prob=OCCLUSION_PROB, max_side=MAX_SIDE, rng=rng)[:, None]
+    return occlude(pixels[:, 0], occlusion_prob=OCCLUSION_PROB, sides=(0, MAX_SIDE), rng=rng)[:, None]
 
 
 AUGMENTATIONS: dict[str, Augmentation] = {"flip": _flip, "shift": _shift, "occlude-digits": _occlude_digits}

@@ -26,7 +26,7 @@ DIGIT_SIDES = (10, 16, 20, 24, 28)  # the largest square, in pixels of a digit's
 def _digit_occlusion(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
     """A black square over every digit of an N-digit picture, each of a random side."""
     pixels = np.asarray(image.convert("L"))[None]
-    return Image.fromarray(occlude(pixels, occlusion_prob=1, max_side=DIGIT_SIDES[level], rng=rng)[0])
+    return Image.fromarray(occlude(pixels, occlusion_prob=1, sides=(0, DIGIT_SIDES[level]), rng=rng)[0])
 
 
 KINDS: dict[str, Callable[[Image.Image, int, np.random.Generator], Image.Image]] = {

@@ -30,7 +30,8 @@ class Finding:
     """The answer about one query, and the matches it rests on, best first."""
 
     answer: Answer
-    uncertainty: float
+    uncertainty: float  # of the query: will the answer be wrong?
+    novelty: float | None  # of the query: is it unlike anything seen? None where the belief does not say
     matches: tuple[Match, ...]
     exact: bool
 
@@ -52,14 +53,17 @@ def ask(
     link = policy.matcher if policy else matcher
     matches = index.search(query, max(k, DEPTH), matcher=link)
     uncertainty = query.uncertainty.double().numpy()
+    novelty = None if query.novelty is None else query.novelty.double().numpy()
+    novel = [None] * len(query) if novelty is None else novelty.tolist()
     if len(index) == 0:
-        return [Finding(Answer("unknown", "no_close_match", None), float(value), (), True) for value in uncertainty]
+        nothing = Answer("unknown", "no_close_match", None)
+        return [Finding(nothing, value, novel[row], (), True) for row, value in enumerate(uncertainty.tolist())]
     items = {item.id: item for item in index.items(sorted(set(matches.ids.ravel())))}
     identities = _identities(matches.ids, items)
     if policy:
         answers = decide(
             policy,
-            weigh(policy.matcher, matches.distances[:, :DEPTH], identities[:, :DEPTH], uncertainty),
+            weigh(policy.matcher, matches.distances[:, :DEPTH], identities[:, :DEPTH], uncertainty, novelty),
             references=index.references([items[best].label for best in matches.ids[:, 0]]),
             match_uncertainty=index.get(list(matches.ids[:, 0])).uncertainty.double().numpy(),
         )
@@ -69,6 +73,7 @@ def ask(
         Finding(
             answer,
             float(uncertainty[row]),
+            novel[row],
             tuple(
                 Match(
                     id=name,

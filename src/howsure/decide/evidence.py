@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from howsure.match import Matcher
 
 DEPTH = 64  # matches that a decision looks at
 NEIGHBOURS = 5  # of them, those whose mean distance says how familiar a query is
+LEAST_P = 1e-6  # a p-value below is as good as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,16 +22,24 @@ class Evidence:
     margin: np.ndarray  # log-odds lead over the best other identity
     neighbour_distance: np.ndarray  # mean over the nearest few
     uncertainty: np.ndarray  # of the query itself
+    novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the belief does not say
 
     def features(self) -> np.ndarray:
-        """(Q, 4), oriented so that larger means likelier right."""
-        return np.column_stack([self.log_odds, self.margin, -self.neighbour_distance, -self.uncertainty])
+        """(Q, 5), oriented so that larger means likelier right."""
+        usual = np.log(np.maximum(1 - self.novelty, LEAST_P))
+        return np.column_stack([self.log_odds, self.margin, -self.neighbour_distance, -self.uncertainty, usual])
 
     def __getitem__(self, rows: np.ndarray) -> Evidence:
-        return Evidence(self.log_odds[rows], self.margin[rows], self.neighbour_distance[rows], self.uncertainty[rows])
+        return Evidence(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def weigh(matcher: Matcher, distances: np.ndarray, identities: np.ndarray, uncertainty: np.ndarray) -> Evidence:
+def weigh(
+    matcher: Matcher,
+    distances: np.ndarray,
+    identities: np.ndarray,
+    uncertainty: np.ndarray,
+    novelty: np.ndarray | None = None,
+) -> Evidence:
     """Evidence from ranked matches: (Q, k) distances, best first, and the identity of each match."""
     if distances.ndim != 2 or distances.shape != identities.shape or distances.shape[1] == 0:
         raise InputError("matches", expected="(Q, k) with k of 1 or more", got=f"{distances.shape}, {identities.shape}")
@@ -39,6 +48,7 @@ def weigh(matcher: Matcher, distances: np.ndarray, identities: np.ndarray, uncer
         margin=matcher.scale * lead(distances, identities),
         neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
         uncertainty=np.asarray(uncertainty, float),
+        novelty=np.zeros(len(distances)) if novelty is None else np.asarray(novelty, float),
     )
 
 

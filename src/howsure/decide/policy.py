@@ -15,6 +15,7 @@ from howsure.match import Matcher
 from howsure.numerics.logistic import Logistic
 
 POLICY_FILE = "policy.json"
+FEATURES = 5  # of `Evidence`
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Policy:
     def of(cls, keys: dict[str, Any]) -> Policy:
         """The policy that `asdict` wrote."""
         confidence = keys["confidence"]
+        if len(confidence["coefficients"]) != FEATURES:
+            raise ValueError(f"{len(confidence['coefficients'])} coefficients where there should be {FEATURES}")
         return cls(
             **keys
             | {

@@ -11,6 +11,8 @@ from howsure.decide.answer import Answer
 from howsure.decide.evidence import Evidence
 from howsure.decide.policy import Limits, Policy
 
+NOVEL = 0.95  # as for every other limit, 95 % of usual queries lie below
+
 
 def decide(
     policy: Policy,
@@ -50,7 +52,7 @@ def verify_pair(probability: float, policy: Policy | None) -> Answer:
 
 
 def _reason(limits: Limits, evidence: Evidence, row: int, *, few: bool, doubt: float | None) -> str:
-    if evidence.neighbour_distance[row] > limits.neighbour_distance:
+    if evidence.neighbour_distance[row] > limits.neighbour_distance or evidence.novelty[row] > NOVEL:
         return "unfamiliar"
     if limits.uncertainty is not None and evidence.uncertainty[row] > limits.uncertainty:
         return "poor_image"

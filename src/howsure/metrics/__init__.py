@@ -5,6 +5,7 @@ They take whatever `numpy.asarray` takes, CPU tensors included, and know nothing
 
 from howsure.metrics.calibration import Binning, Reliability, brier, ece, nll, reliability
 from howsure.metrics.detection import Auprc, AveragePrecision, auprc_trapezoid, auroc, average_precision, fpr_at_tpr
+from howsure.metrics.lam import lam_ausc, lam_ece
 from howsure.metrics.ranking import majority, rank, relevance, relevant_count
 from howsure.metrics.retrieval import Denominator, Empty, map_at_k, map_at_r, recall_at_k
 from howsure.metrics.selective import RiskCoverage, accuracy_at_coverage, aurc, e_aurc, risk_coverage
@@ -33,6 +34,8 @@ __all__ = [
     "fpr_at_tpr",
     "kendall_over_bins",
     "kendall_over_bins_ap",
+    "lam_ausc",
+    "lam_ece",
     "majority",
     "map_at_k",
     "map_at_r",

@@ -23,7 +23,7 @@ from torch.autograd import Function
 from howsure.errors import InputError
 from howsure.numerics.vmf import log_bessel
 
-__all__ = ["Radius", "closed_form_match", "radius", "surrogate"]
+__all__ = ["Radius", "closed_form_match", "plane_radius", "radius", "surrogate"]
 
 NODES = 24
 WINDOW = 7.0  # standard deviations; |w| is sub-Gaussian with √λ
@@ -70,6 +70,26 @@ def radius(gap: Tensor, variance: Tensor, dim: float | Tensor, *, nodes: int = N
     wide = dim[..., None].double() if isinstance(dim, Tensor) else dim
     density = (wide - 1) * r.log() - (r - m).square() / (2 * lam) + _scaled_bessel(wide, r * m / lam)
     return Radius(r.to(dtype), torch.log_softmax(density + weights, -1).to(dtype))
+
+
+def plane_radius(gap: Tensor, variance: Tensor, *, nodes: int = NODES) -> Radius:
+    """|w| for w ~ N(gap, diag(variance)) in the plane, both (..., 2), however long the ellipse: nodes² nodes.
+
+    The ellipse is a disc that is moved along the longer axis: w = δ + t √(λ_long - λ_short) e + √λ_short ε. Over t
+    the rule is the trapezoid's, which for a normal density is as good as any.
+
+    >>> plane_radius(torch.tensor([1.5, 0.0]), torch.tensor([0.2, 0.2])).log_match(5.0, 5.0).exp()
+    tensor(0.1549)
+    """
+    short = variance.amin(-1, keepdim=True)
+    longer = variance - short
+    # The slope of a root is infinite at 0.
+    reach = torch.where(longer > 0, longer.clamp_min(torch.finfo(longer.dtype).tiny).sqrt(), 0)
+    t = torch.linspace(-WINDOW, WINDOW, nodes, dtype=gap.dtype, device=gap.device)
+    moved = gap[..., None, :] + reach[..., None, :] * t[:, None]
+    disc = radius(_norm(moved.square().sum(-1)), short, 2, nodes=nodes)
+    log_weights = disc.log_weights + torch.log_softmax(-t.square() / 2, 0)[:, None]
+    return Radius(disc.nodes.flatten(-2), log_weights.flatten(-2))
 
 
 def surrogate(gap: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -123,36 +123,41 @@ def _put(slots: list[int | None], value: int) -> None:
     slots[probe % len(slots)] = value
 
 
-def corrupted(images: ImageSet, *, occlusion_prob: float, max_side: int = SIDE, seed: int = 0) -> ArrayImages:
+def corrupted(
+    images: ImageSet, *, occlusion_prob: float, sides: tuple[int, int] = (0, SIDE), seed: int = 0
+) -> ArrayImages:
     """The pictures in memory, every digit occluded with a probability; see `occlude`. Names and labels stay."""
     pictures = [np.asarray(images.image(i)) for i in range(len(images))]
     shapes = {picture.shape for picture in pictures}
     if len(shapes) != 1:
         raise InputError(images.name, expected="pictures of one size", got=f"{len(shapes)} sizes")
     rng = np.random.default_rng(seed)
-    hidden = occlude(np.stack(pictures), occlusion_prob=occlusion_prob, max_side=max_side, rng=rng)
+    hidden = occlude(np.stack(pictures), occlusion_prob=occlusion_prob, sides=sides, rng=rng)
     return ArrayImages(f"{images.name} (corrupted)", images.ids, images.labels, hidden)
 
 
-def occlude(pixels: np.ndarray, *, occlusion_prob: float, max_side: int, rng: np.random.Generator) -> np.ndarray:
+def occlude(
+    pixels: np.ndarray, *, occlusion_prob: float, sides: tuple[int, int], rng: np.random.Generator
+) -> np.ndarray:
     """A copy of pictures, (N, 28, 28 n) uint8, in which a black square hides a part of some digits.
 
-    Each digit by itself, with probability `occlusion_prob`: a side L, uniform in 0..max_side, and a place, uniform
-    among those inside the digit. The paper trains with probability 0.2 and tests with 0 (clean) and 1 (corrupt);
-    its severity is not known for certain, so `max_side` is yours to vary.
+    Each digit by itself, with probability `occlusion_prob`: a side, uniform from the least to the largest of `sides`,
+    and a place, uniform among those inside the digit. The paper trains with probability 0.2 and tests with 0 (clean)
+    and 1 (corrupt), sides 0 to 28; its severity is not known for certain, so `sides` are yours to vary.
 
     >>> white = np.full((1, 28, 56), 255, np.uint8)
-    >>> bool((occlude(white, occlusion_prob=0, max_side=28, rng=np.random.default_rng(0)) == white).all())
+    >>> bool((occlude(white, occlusion_prob=0, sides=(0, 28), rng=np.random.default_rng(0)) == white).all())
     True
     """
     if pixels.ndim != 3 or pixels.shape[1] != SIDE or pixels.shape[2] % SIDE:
         raise InputError("pictures", expected=f"grey digits, {SIDE} high, {SIDE} wide each", got=f"{pixels.shape}")
     if not 0 <= occlusion_prob <= 1:
         raise InputError("occlusion_prob", expected="a probability", got=repr(occlusion_prob))
-    if max_side not in range(SIDE + 1):
-        raise InputError("max_side", expected=f"a whole number from 0 to {SIDE}", got=repr(max_side))
+    least, most = sides
+    if not (least in range(SIDE + 1) and most in range(least, SIDE + 1)):
+        raise InputError("sides", expected=f"two whole numbers from 0 to {SIDE}, the least first", got=repr(sides))
     count = (len(pixels), pixels.shape[2] // SIDE)
-    side = rng.integers(max_side + 1, size=count) * (rng.random(count) < occlusion_prob)
+    side = rng.integers(least, most + 1, size=count) * (rng.random(count) < occlusion_prob)
     top, left = (rng.integers(SIDE - side + 1) for _ in range(2))
     across = np.arange(SIDE)
     rows, columns = (

@@ -1,0 +1,202 @@
+"""The experiment of the Laplacian metric learner: does a model know what it will get wrong, and what it never saw?
+
+The model's own scores stand beside those that any network offers for free, in the same table, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from howsure import metrics
+from howsure.bench.evaluation import neighbours
+from howsure.data import ImageSet
+from howsure.embedder import Embedder
+from howsure.embeddings import Embedding, cat, places
+from howsure.heads.last_layer import LastLayerLaplace
+from howsure.numerics.conformal import two_sided_p
+from howsure.numerics.logistic import fit_logistic
+from howsure.posteriors import laplace
+from howsure.posteriors.fitting import pixel_batches
+from howsure.recipe import Recipe
+from howsure.train.validation import validation_split
+
+__all__ = ["Seen", "Sets", "judge", "see", "told"]
+
+ANCHORS = 5_000  # training pictures that baselines look at
+FAR = 50
+COMPONENTS = 128
+DRAWS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Pictures to learn from, others of the same classes, and others of another kind."""
+
+    training: ImageSet
+    test: ImageSet
+    unfamiliar: ImageSet
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a network makes of pictures: beliefs, and the features they come from."""
+
+    belief: Embedding
+    features: Tensor  # (N, M)
+    labels: np.ndarray
+
+    @property
+    def place(self) -> Embedding:
+        """Where the pictures are, without any doubt about it."""
+        return places(self.belief)
+
+
+def see(embedder: Embedder, images: ImageSet) -> Seen:
+    """One pass over pictures."""
+    beliefs, features = [], []
+    embedder.eval()
+    with torch.no_grad():
+        for pixels in pixel_batches(embedder, images):
+            features.append(embedder.backbone(pixels))
+            beliefs.append(embedder.head(features[-1]))
+    return Seen(cat(beliefs), torch.cat(features), np.array(images.labels, dtype=str))
+
+
+def judge(embedder: Embedder, sets: Sets, *, seed: int = 0) -> dict[str, float]:
+    """Every number of the published table, by its own convention and by the correct one, and more.
+
+    `SCORE.auroc` and the like: pictures of another kind, positive, against test pictures. `SCORE.two_sided.auroc`: the
+    same of the conformal p-value of the score among held-out training pictures. `SCORE.r_auroc`: does the score say
+    that the nearest neighbour of a test picture, leave-one-out by places, is wrong?
+    """
+    recipe = Recipe.of(embedder.card["recipe"])
+    rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
+    chosen = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
+    anchors = see(embedder, sets.training.subset(np.sort(chosen).tolist()))
+    test, known, foreign = (
+        see(embedder, images) for images in (sets.test, sets.training.subset(held), sets.unfamiliar)
+    )
+    near = neighbours(test.place, test.place, leave_one_out=True)
+    relevant = test.labels[near.positions] == test.labels[:, None]
+    found = _retrieval(relevant, test.labels)
+    for name, score in told(embedder, anchors).items():
+        usual, ours, theirs = (score(seen).double() for seen in (known, test, foreign))
+        found |= _detection(name, ours, theirs)
+        usual = usual.sort().values
+        found |= _detection(f"{name}.two_sided", -two_sided_p(ours, usual), -two_sided_p(theirs, usual))
+        found[f"{name}.r_auroc"] = metrics.r_auroc(ours, relevant[:, 0])
+        found[f"{name}.aurc"] = metrics.aurc(ours, ~relevant[:, 0])
+    if test.belief.novelty is not None and foreign.belief.novelty is not None:
+        found |= _detection("novelty", test.belief.novelty.double(), foreign.belief.novelty.double())
+    if (test.belief.uncertainty > 0).any():
+        found |= _selective(test, known, near.positions[:, 0], relevant[:, 0])
+    if isinstance(embedder.head, LastLayerLaplace):
+        found |= _votes(embedder, sets.test, test.labels, seed=seed)
+    return found
+
+
+def told(embedder: Embedder, anchors: Seen) -> dict[str, Callable[[Seen], Tensor]]:
+    """Scores, large = doubtful: the model's own, and those for which nothing but the network is needed."""
+    own: dict[str, Callable[[Seen], Tensor]] = {}
+    if (anchors.belief.uncertainty > 0).any():
+        own["ambiguity"] = lambda seen: seen.belief.uncertainty
+        own["std_sum"] = lambda seen: seen.belief.variance.sqrt().sum(-1)
+    if isinstance(head := embedder.head, LastLayerLaplace):
+        own["variance"] = lambda seen: head.raw_variance(seen.features)
+    return own | {
+        "top1_distance": partial(_far, anchors=anchors.place.mean, nth=1, of=lambda seen: seen.place.mean),
+        "knn50_embedding": partial(_far, anchors=anchors.place.mean, nth=FAR, of=lambda seen: seen.place.mean),
+        "knn50_features": partial(_far, anchors=_directions(anchors), nth=FAR, of=_directions),
+        "feature_norm": lambda seen: -seen.features.norm(dim=1),
+        "mahalanobis": _mahalanobis(anchors),
+    }
+
+
+def _directions(seen: Seen) -> Tensor:
+    return F.normalize(seen.features, dim=1)
+
+
+def _far(seen: Seen, *, anchors: Tensor, nth: int, of: Callable[[Seen], Tensor]) -> Tensor:
+    """The distance to the nth nearest anchor."""
+    parts = [torch.cdist(part, anchors).kthvalue(nth, dim=1).values for part in of(seen).split(500)]
+    return torch.cat(parts)
+
+
+def _mahalanobis(anchors: Seen) -> Callable[[Seen], Tensor]:
+    """The squared distance to the nearest class mean, one covariance for all classes, in the leading components."""
+    centre = anchors.features.mean(0)
+    torch.manual_seed(0)
+    axes = torch.svd_lowrank(anchors.features - centre, q=min(COMPONENTS, *anchors.features.shape), niter=2)[2]
+    along = (anchors.features - centre) @ axes
+    classes, codes = np.unique(anchors.labels, return_inverse=True)
+    means = torch.stack([along[torch.from_numpy(codes == code)].mean(0) for code in range(len(classes))])
+    within = along - means[torch.from_numpy(codes)]
+    covariance = within.T @ within / len(within)
+    ridge = 1e-6 * covariance.diagonal().mean() * torch.eye(len(covariance))
+    whiten = torch.linalg.cholesky(torch.linalg.inv(covariance + ridge))
+    return lambda seen: torch.cdist((seen.features - centre) @ axes @ whiten, means @ whiten).min(1).values
+
+
+def _retrieval(relevant: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    codes = np.unique(labels, return_inverse=True)[1]
+    total = np.bincount(codes)[codes] - 1
+    maps = {f"map_at_{k}": metrics.map_at_k(relevant, total, k, denominator="min_rk") for k in (5, 10)}
+    return {"recall_at_1": metrics.recall_at_k(relevant, 1), **maps}
+
+
+def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
+    score = torch.cat([known, foreign]).cpu().numpy()
+    positive = np.arange(len(score)) >= len(known)
+    return {
+        f"{name}.auroc": metrics.auroc(positive, score),
+        f"{name}.ap": metrics.average_precision(positive, score).value,
+        f"{name}.auprc": metrics.auprc_trapezoid(positive, score).value,
+        f"{name}.fpr95": metrics.fpr_at_tpr(positive, score),
+    }
+
+
+def _selective(test: Seen, known: Seen, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:
+    """AUSC by both conventions, and ECE of the probability that the nearest neighbour is right.
+
+    The probability is a logistic of the log of the ambiguity, fitted on held-out training pictures.
+    """
+    deviation = test.belief.variance.sqrt().mean(-1).numpy()
+    near = neighbours(known.place, known.place, leave_one_out=True, depth=1)
+    usual = known.labels[near.positions[:, 0]] == known.labels
+    sure = [-np.log(seen.belief.uncertainty.double().numpy()[:, None]) for seen in (known, test)]
+    probability = fit_logistic(sure[0], usual).probability(sure[1])
+    return {
+        "ausc": 1 - metrics.aurc(test.belief.uncertainty, ~right),
+        "ausc_lam": metrics.lam_ausc(deviation + deviation[nearest], right),
+        "ece": metrics.ece(probability, right, bins=15),
+        "brier": metrics.brier(probability, right),
+    }
+
+
+def _votes(embedder: Embedder, images: ImageSet, labels: np.ndarray, *, seed: int) -> dict[str, float]:
+    """ECE of the share of draws that agree with the most frequent label of the nearest neighbour, both conventions."""
+    drawn = see(laplace.drawn(embedder, DRAWS, seed=seed), images).belief
+    codes = np.unique(labels, return_inverse=True)[1]
+    count = np.zeros((len(codes), codes.max() + 1))
+    for draw in drawn.by_draw():
+        found = np.concatenate([_nearest(draw.mean, start) for start in range(0, len(draw), 1_000)])
+        count[np.arange(len(codes)), codes[found]] += 1
+    share, right = count.max(1) / DRAWS, count.argmax(1) == codes
+    votes = {"votes.recall_at_1": float(right.mean()), "votes.ece": metrics.ece(share, right, bins=10)}
+    return votes | ({"votes.ece_lam": metrics.lam_ece(share, right)} if (share < 1).any() else {})
+
+
+def _nearest(place: Tensor, start: int) -> np.ndarray:
+    """The nearest other row of a thousand unit rows."""
+    part = place[start : start + 1_000]
+    similarity = part @ place.T
+    similarity[torch.arange(len(part)), torch.arange(start, start + len(part))] = -torch.inf
+    row: np.ndarray = similarity.argmax(1).numpy()
+    return row

@@ -1,0 +1,81 @@
+"""The judge of the Laplacian metric learner's experiment, on digits of eight by eight pixels."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.neighbors import NearestNeighbors
+
+from howsure import data
+from howsure.bench.lam import FAR, Seen, Sets, judge, see, told
+from howsure.data import ArrayImages
+from howsure.embedder import Embedder
+from howsure.embeddings import Point
+from howsure.recipe import recipe_for
+from howsure.train import train
+from howsure.train.post_hoc import fit_laplace
+
+
+@pytest.fixture(scope="module")
+def sets() -> Sets:
+    digits = data.load("digits")
+    rows = np.arange(len(digits))
+    noise = np.random.default_rng(0).integers(0, 256, (200, 8, 8)).astype(np.uint8)
+    foreign = ArrayImages("noise", tuple(f"n{i}" for i in range(200)), (None,) * 200, noise)
+    return Sets(digits.subset(rows[rows % 3 > 0]), digits.subset(rows[rows % 3 == 0]), foreign)
+
+
+@pytest.fixture(scope="module")
+def embedder(sets: Sets) -> Embedder:
+    recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)
+    return fit_laplace(train(sets.training, recipe).embedder, sets.training)
+
+
+def test_what_is_known_of_digits_and_noise(embedder: Embedder, sets: Sets) -> None:
+    found = judge(embedder, sets)
+    assert all(np.isfinite(value) for value in found.values())
+    assert 0.5 < found["recall_at_1"] <= 1
+    assert found["map_at_10"] <= found["map_at_5"] <= found["recall_at_1"]
+    assert found["novelty.auroc"] == pytest.approx(found["variance.two_sided.auroc"], abs=1e-3)
+    assert found["knn50_features.auroc"] > 0.8
+    assert found["knn50_embedding.r_auroc"] > 0.6
+    assert found["ausc"] == pytest.approx(1 - found["ambiguity.aurc"])
+    assert 0 <= found["votes.ece"] <= 1
+    assert found["ece"] < 0.2
+
+
+def test_points_have_no_doubt_of_their_own(embedder: Embedder, sets: Sets) -> None:
+    plain = embedder.with_head(embedder.head.single)
+    found = judge(plain, sets)
+    assert not any(name.startswith(("ambiguity", "novelty", "variance", "votes", "ausc")) for name in found)
+    assert found["recall_at_1"] == judge(embedder, sets)["recall_at_1"]
+
+
+def test_baselines_against_scikit_learn(embedder: Embedder) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    anchors = rng.normal(size=(300, 6)) + 4 * np.eye(6)[labels]
+    queries = rng.normal(size=(40, 6))
+
+    def seen(rows: np.ndarray, names: np.ndarray) -> Seen:
+        return Seen(Point(torch.from_numpy(rows[:, :3])), torch.from_numpy(rows), names.astype(str))
+
+    scores = told(embedder.with_head(embedder.head.single), seen(anchors, labels))
+    got = {name: score(seen(queries, np.zeros(40))).numpy() for name, score in scores.items()}
+    near = NearestNeighbors(n_neighbors=FAR).fit(anchors[:, :3]).kneighbors(queries[:, :3])[0]
+    np.testing.assert_allclose(got["top1_distance"], near[:, 0])
+    np.testing.assert_allclose(got["knn50_embedding"], near[:, -1])
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (anchors, queries)]
+    far = NearestNeighbors(n_neighbors=FAR).fit(unit[0]).kneighbors(unit[1])[0][:, -1]
+    np.testing.assert_allclose(got["knn50_features"], far, rtol=1e-6)
+    means = np.stack([anchors[labels == label].mean(0) for label in range(3)])
+    within = EmpiricalCovariance(assume_centered=True).fit(anchors - means[labels])
+    wanted = np.sqrt([min(within.mahalanobis((query - mean)[None])[0] for mean in means) for query in queries])
+    np.testing.assert_allclose(got["mahalanobis"], wanted, rtol=1e-3)
+    assert got["feature_norm"][0] == pytest.approx(-np.linalg.norm(queries[0]))
+
+
+def test_features_and_beliefs_belong_together(embedder: Embedder, sets: Sets) -> None:
+    seen = see(embedder, sets.test)
+    assert torch.equal(embedder.head(seen.features[:10]).mean, seen.belief[:10].mean)
+    assert seen.labels.tolist() == list(sets.test.labels)

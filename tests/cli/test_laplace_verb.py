@@ -47,6 +47,18 @@ def test_the_verb_writes_what_the_function_makes(run: Run, model: Path, fitted: 
     assert Embedder.load(tmp_path / "m").fingerprint == Embedder.load(fitted).fingerprint
 
 
+def test_a_whole_network_with_a_prior_from_held_out_pictures(run: Run, model: Path, tmp_path: Path) -> None:
+    done = run("laplace", model, "digits:train@!8,9", "-o", tmp_path / "m", "--structure", "diagonal", "--json")
+    assert done.code == 0
+    assert done.json["structure"] == "diagonal"
+    assert set(done.json["tried"]) >= {"1", "1000"}
+    pictures = load("digits:test")
+    before, after = (Embedder.load(folder).encode(pictures) for folder in (model, tmp_path / "m"))
+    assert torch.equal(before.mean, after.mean)
+    assert (after.uncertainty > 0).all()
+    assert after.novelty is not None
+
+
 def test_the_result_can_be_evaluated_and_calibrated(run: Run, fitted: Path, tmp_path: Path) -> None:
     done = run("evaluate", fitted, "digits:test@!8,9", "--ood", "digits:test@8,9", "--json")
     assert done.code == 0
@@ -55,7 +67,12 @@ def test_the_result_can_be_evaluated_and_calibrated(run: Run, fitted: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(["--structure", "full"], "last-full or"), (["--prior", "-1"], "above 0")]
+    ("arguments", "said"),
+    [
+        (["--structure", "full"], "last-full or"),
+        (["--prior", "-1"], "above 0"),
+        (["--prior", "best"], "a number, marginal or validation"),
+    ],
 )
 def test_wrong_options_are_refused(run: Run, model: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
     done = run("laplace", model, "digits:train@!8,9", "-o", tmp_path / "m", *arguments)

@@ -70,7 +70,7 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
 
     query = next((pictures / "3").iterdir())
     found = run("search", gallery, query, pictures / "8", "-k", 3, "--json").json
-    assert set(found[0]) == {"query", "answer", "reason", "probability", "uncertainty", "matches", "exact"}
+    assert set(found[0]) == {"query", "answer", "reason", "probability", "uncertainty", "novelty", "matches", "exact"}
     assert found[0]["answer"] == "match"
     assert found[0]["exact"] is True
     assert found[0]["matches"][0] == {

@@ -1,39 +1,54 @@
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
 from howsure.errors import InputError
-from howsure.numerics.conformal import two_sided_p
+from howsure.numerics.conformal import Usual
 
 
-def test_is_what_counting_says() -> None:
+def counted(score: float, usual: np.ndarray) -> float:
+    """By brute force: every distance, sorted."""
+    k, n = math.isqrt(len(usual)), len(usual)
+    own = np.sort(np.abs(usual - score))[k - 1]
+    others = [np.sort(np.abs(np.delete(usual, i) - usual[i]))[k - 1] for i in range(n)]
+    return float((1 + (np.array(others) >= own).sum()) / (n + 1))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_is_what_counting_says(ties: bool) -> None:
     rng = np.random.default_rng(0)
-    usual, scores = rng.integers(0, 20, 51).astype(float), rng.integers(-2, 23, 40).astype(float)  # many ties
-    expected = [
-        min(1.0, 2 * min((1 + (usual >= score).sum()) / 52, (1 + (usual <= score).sum()) / 52)) for score in scores
-    ]
-    found = two_sided_p(torch.from_numpy(scores), torch.from_numpy(np.sort(usual)))
-    assert found.numpy() == pytest.approx(expected)
+    usual, scores = rng.normal(0, 8, 51), rng.normal(0, 16, 40)
+    if ties:
+        usual, scores = usual.round(), scores.round()
+    found = Usual.of(torch.from_numpy(usual)).p(torch.from_numpy(scores))
+    assert found.numpy() == pytest.approx([counted(score, usual) for score in scores])
 
 
 @pytest.mark.parametrize("draw", [torch.randn, torch.rand, lambda *shape: torch.randn(*shape).exp().round()])
-def test_false_alarms_are_at_most_as_often_as_said(draw: object) -> None:
+def test_false_alarms_are_at_most_as_often_as_said(draw: Callable[..., torch.Tensor]) -> None:
     torch.manual_seed(0)
-    assert callable(draw)
-    usual, fresh = draw(2000, 99).sort(1).values, draw(2000, 20)
-    p = torch.stack([two_sided_p(score, known) for score, known in zip(fresh, usual, strict=True)])
+    usual, fresh = draw(2000, 99), draw(2000, 20)
+    p = torch.stack([Usual.of(known).p(score) for score, known in zip(fresh, usual, strict=True)])
     for level in (0.02, 0.05, 0.1, 0.3):
         # 2,000 independent groups: three standard errors of a group mean
         assert (p <= level).float().mean() <= level + 3 * (level / 2000) ** 0.5
 
 
-def test_both_ends_are_unusual_and_the_middle_is_not() -> None:
-    usual = torch.linspace(0, 1, 999)
-    low, middle, high = two_sided_p(torch.tensor([-1.0, 0.5, 2.0]), usual)
-    assert low == high == pytest.approx(0.002)
-    assert middle == 1
+def test_both_ends_are_unusual_and_so_is_a_gap_in_the_middle() -> None:
+    heaps = torch.cat([torch.linspace(0, 1, 500), torch.linspace(3, 4, 500)])
+    low, first, between, second, high = Usual.of(heaps).p(torch.tensor([-1.0, 0.5, 2.0, 3.5, 5.0]))
+    assert low == high == between == pytest.approx(1 / 1001)
+    assert min(first, second) > 0.5
 
 
-def test_no_usual_scores_are_refused() -> None:
-    with pytest.raises(InputError, match="at least one"):
-        two_sided_p(torch.zeros(3), torch.zeros(0))
+@pytest.mark.parametrize("few", [0, 1])
+def test_too_few_usual_scores_are_refused(few: int) -> None:
+    with pytest.raises(InputError, match="at least two"):
+        Usual.of(torch.zeros(few))
+
+
+def test_two_are_enough_to_say_something() -> None:
+    assert Usual.of(torch.tensor([0.0, 1.0])).p(torch.tensor([0.5, 9.0])).tolist() == pytest.approx([1.0, 1 / 3])

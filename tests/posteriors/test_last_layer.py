@@ -175,3 +175,25 @@ def test_no_linear_layer_of_that_name() -> None:
         LastLayerLaplace(Deep(), shared(3), layer="stack.1", normalised=True)
     with pytest.raises(InputError, match="it has none"):
         LastLayerLaplace(nn.Identity(), shared(3), layer="location", normalised=True)
+
+
+class Dropping(nn.Module):
+    """A head whose layer does not read the features themselves while it is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.location = nn.Dropout(0.5), nn.Linear(M, D)
+
+    def forward(self, features: Tensor) -> Point:
+        return Point(self.location(self.drop(features)))
+
+
+def test_what_goes_into_the_layer_is_seen_again_when_training_begins() -> None:
+    head = LastLayerLaplace(Dropping(), shared(3), layer="location", normalised=False).eval()
+    first, second = head(FEATURES), head(FEATURES)
+    assert torch.equal(first.mean, second.mean)
+    assert torch.equal(first.variance, second.variance)
+    torch.manual_seed(0)
+    dropped = head.train()(FEATURES)
+    assert not torch.allclose(dropped.variance, first.variance)
+    assert torch.equal(head.eval()(FEATURES).variance, first.variance)

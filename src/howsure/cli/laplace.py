@@ -18,31 +18,37 @@ def laplace(
     structure: Annotated[
         str | None,
         typer.Option(
-            help="last-full, last-low-rank or last-diagonal; by default what the width of the network allows."
+            help="last-full, last-low-rank or last-diagonal, by default what the width of the network allows; "
+            "diagonal, exact-diagonal or kronecker for the whole network."
         ),
     ] = None,
     prior: Annotated[
-        float | None, typer.Option(help="Precision of the prior; by default that of greatest marginal likelihood.")
+        str | None,
+        typer.Option(
+            help="Precision of the prior: a number, marginal (likelihood; by default) or validation (by pictures held "
+            "out of training; by default for the whole network)."
+        ),
     ] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Fit a Laplace posterior to the last layer: no place moves, and every belief says how sure and how novel it is."""
+    """Fit a Laplace posterior to the weights: no place moves, and every belief says how sure and how novel it is."""
     if (out / "card.json").exists():
         raise ModelError(f"{out} already holds a model", fix="use another name")
     from typing import cast, get_args
 
     from howsure import data as pictures
     from howsure.embedder import Embedder
-    from howsure.posteriors.laplace import Structure
+    from howsure.posteriors.laplace import Prior, Structure
     from howsure.train import fit_laplace
 
     if structure is not None and structure not in get_args(Structure):
         raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))
+    known = cast("float | Prior | None", prior if prior is None or prior in get_args(Prior) else _number(prior))
     embedder = Embedder.load(model).to(device())
     images = pictures.load(data)
     say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes")
-    fitted = fit_laplace(embedder, images, structure=cast("Structure | None", structure), prior=prior, strict=strict)
+    fitted = fit_laplace(embedder, images, structure=cast("Structure | None", structure), prior=known, strict=strict)
     fitted.save(out)
     told = fitted.card["laplace"]
     if as_json:
@@ -50,3 +56,10 @@ def laplace(
     else:
         print(f"{out}: {told['structure']}, prior precision {told['prior']:.3g}, from {told['pictures']} pictures")
         print(f"next: howsure calibrate {out} HELD-OUT-PICTURES")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError("prior", expected="a number, marginal or validation", got=repr(text)) from error

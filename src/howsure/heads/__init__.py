@@ -18,6 +18,7 @@ from howsure.heads.mixture import TwoModesHead
 from howsure.heads.point import PointHead
 from howsure.heads.posterior import PosteriorHead
 from howsure.heads.von_mises_fisher import NormHead, VonMisesFisherHead
+from howsure.heads.whole_network import NetworkLaplace, blank_network
 
 __all__ = [
     "HEADS",
@@ -26,6 +27,7 @@ __all__ = [
     "GaussianHead",
     "HedgedHead",
     "LastLayerLaplace",
+    "NetworkLaplace",
     "NormHead",
     "PointHead",
     "PosteriorHead",
@@ -49,6 +51,7 @@ HEADS: dict[str, type[nn.Module]] = {
 # How the parts of a posterior are made around a network, from a card: tensors are still to be loaded.
 POSTERIORS: dict[str, Callable[[nn.Module, nn.Module, dict[str, Any]], tuple[nn.Module, nn.Module]]] = {
     "laplace": lambda backbone, head, described: (backbone, blank_laplace(head, described)),
+    "network-laplace": blank_network,
     "dropout": blank_dropout,
     "ensemble": blank_ensemble,
 }

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from howsure.embeddings import Draws, Embedding, Gaussian, NovelGaussian, Point
 from howsure.errors import InputError
-from howsure.heads.posterior import PosteriorHead
-from howsure.numerics.conformal import two_sided_p
+from howsure.heads.ambiguity import Ambiguity
+from howsure.heads.posterior import LaplaceHead
 
 __all__ = [
     "DiagonalWeights",
@@ -76,16 +76,18 @@ class SharedWeights(WeightPosterior):
         self.register_buffer("across", across)
 
     def variance(self, features: Tensor) -> Tensor:
+        axes, along = self.axes, self.along
         gap = features - self.centre
-        parts = F.linear(gap, self.axes)
-        seen = torch.mv(parts.square(), self.along)
-        if self.axes.shape[0] == self.axes.shape[1]:
-            return seen[:, None]
+        parts = F.linear(gap, axes)
+        squares = parts.square()
+        if axes.shape[0] == axes.shape[1]:
+            return torch.mv(squares, along)[:, None]
+        across = self.across
         if self.careful:
-            gap = torch.addmm(gap, parts, self.axes, alpha=-1)
-            return (seen + self.across * torch.linalg.vecdot(gap, gap))[:, None]
-        rest = torch.linalg.vecdot(gap, gap) - torch.linalg.vecdot(parts, parts)
-        return (seen + self.across * rest.clamp_min(0))[:, None]
+            gap = torch.addmm(gap, parts, axes, alpha=-1)
+        else:
+            along = along - across  # |g|² has counted these parts once; CANCELS keeps the difference positive
+        return torch.addmv(across * torch.linalg.vecdot(gap, gap), squares, along)[:, None]
 
     def describe(self) -> dict[str, Any]:
         return {"axes": len(self.axes), "careful": self.careful}
@@ -118,16 +120,16 @@ class DiagonalWeights(WeightPosterior):
         return noise.to(self.centre.device) * self.spread.sqrt()
 
 
-class LastLayerLaplace(PosteriorHead):
+class LastLayerLaplace(LaplaceHead):
     """A head, and how well its layer `layer` is known; gives a `Gaussian`, or with `draws` S joint `Draws`.
 
     What the wrapped head says about the picture itself, a scale of its own, is added. On the sphere, u = z/|z|, the
     delta method brings the covariance of z along: Cov u = P Cov z P / |z|², P = I - u u^T. With `usual`, the sorted raw
-    variances (n,) of pictures it was not fitted on, the Gaussian also says how typical a picture is.
+    variances (n,) of pictures it was not fitted on, the Gaussian also says how typical a picture is; with `ambiguity`,
+    how wide it is where it lies.
     """
 
     kind: ClassVar[str] = "laplace"
-    usual: Tensor | None
 
     def __init__(
         self,
@@ -137,33 +139,46 @@ class LastLayerLaplace(PosteriorHead):
         layer: str,
         normalised: bool,
         usual: Tensor | None = None,
+        ambiguity: Ambiguity | None = None,
         draws: int = 0,
         seed: int = 0,
     ):
-        super().__init__()
-        self.head, self.weights = head, weights
-        self.register_buffer("usual", usual)
+        super().__init__(usual)
+        self.head, self.weights, self.ambiguity = head, weights, ambiguity
         self.layer, self.normalised, self.draws, self.seed = layer, normalised, draws, seed
         self.dim = linear_layer(head, layer).out_features
         self._stacked: Tensor | None = None
+        self._direct = False
 
     def forward(self, features: Tensor) -> Embedding:
         """(N, M) features to beliefs."""
-        belief, inputs, z = through(self.head, self.layer, features)
+        belief, inputs, z = self._through(features)
         own = belief.tensors().get("scale")
         if self.draws:
             return self._drawn(inputs, z, own)
         raw = self.weights.variance(inputs)
         variance = on_sphere(raw, z) if self.normalised else raw
-        scale = (variance if own is None else variance + own.square()).sqrt()
+        if own is not None:
+            variance = variance + own.square()
+        if self.ambiguity is not None:
+            variance = self.ambiguity(belief.mean, self._total(variance))
+        scale = variance.sqrt()
         if self.usual is None:
             return Gaussian(belief.mean, scale)
-        return NovelGaussian(belief.mean, scale, two_sided_p(self._total(raw), self.usual))
+        return NovelGaussian(belief.mean, scale, self.typicality(self._total(raw)))
 
     def raw_variance(self, features: Tensor) -> Tensor:
         """Σ_i Var z_i before any normalisation, (N,): how far the features are from what fixed the weights."""
-        _, inputs, _ = through(self.head, self.layer, features)
+        _, inputs, _ = self._through(features)
         return self._total(self.weights.variance(inputs))
+
+    def _through(self, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
+        """As `through`. A layer seen to read the features themselves is asked once more: cheaper than a hook."""
+        if self._direct and not self.training:  # in training a dropout may come between
+            return self.head(features), features, linear_layer(self.head, self.layer)(features)
+        found = through(self.head, self.layer, features)
+        self._direct = not self.training and found[1] is features
+        return found
 
     def _total(self, variance: Tensor) -> Tensor:
         return variance.expand(-1, self.dim).sum(-1)
@@ -175,13 +190,14 @@ class LastLayerLaplace(PosteriorHead):
             "layer": self.layer,
             "normalised": self.normalised,
             "usual": None if self.usual is None else len(self.usual),
+            "ambiguity": self.ambiguity is not None,
             "draws": self.draws,
             "seed": self.seed,
         }
 
     def again(self, **changes: Any) -> LastLayerLaplace:
-        """The same posterior with other `usual`, `draws` or `seed`."""
-        same: dict[str, Any] = {"layer": self.layer, "normalised": self.normalised}
+        """The same posterior with other `usual`, `ambiguity`, `draws` or `seed`."""
+        same: dict[str, Any] = {"layer": self.layer, "normalised": self.normalised, "ambiguity": self.ambiguity}
         same |= {"usual": self.usual, "draws": self.draws, "seed": self.seed}
         return LastLayerLaplace(self.head, self.weights, **(same | changes))
 
@@ -235,6 +251,7 @@ def blank_laplace(head: nn.Module, described: dict[str, Any]) -> LastLayerLaplac
         axes, along = empty(form["axes"], width), empty(form["axes"])
         weights = SharedWeights(empty(width), axes=axes, along=along, across=empty(()), careful=form["careful"])
     count = said.pop("usual")
+    said["ambiguity"] = Ambiguity(layer.out_features).to(layer.weight) if said.get("ambiguity") else None
     return LastLayerLaplace(head, weights, usual=None if count is None else empty(count), **said)
 
 
@@ -242,6 +259,6 @@ def on_sphere(variance: Tensor, z: Tensor) -> Tensor:
     """The delta method, for (N, D) or (N, 1) variances; the total is exact to first order."""
     squared = torch.linalg.vecdot(z, z)[:, None].clamp_min(torch.finfo(z.dtype).tiny)
     if variance.shape[-1] == 1:
-        return variance / squared * ((z.shape[-1] - 1) / z.shape[-1])
+        return torch.sub(variance, variance, alpha=1 / z.shape[-1]) / squared  # s²(1 - u_i²), its mean over i
     along = z.square() / squared  # u_i²
     return (variance * (1 - 2 * along) + along * (along * variance).sum(-1, keepdim=True)) / squared

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +19,16 @@ from howsure.data import BalancedBatches, ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
-from howsure.heads.last_layer import through
+from howsure.heads.last_layer import LastLayerLaplace, through
+from howsure.heads.whole_network import NetworkLaplace
 
 __all__ = [
+    "DRAWS",
+    "Fitted",
     "FlatVarianceWarning",
+    "Gathered",
     "Subject",
+    "first_pictures",
     "labelled_batches",
     "no_pairs",
     "normalises",
@@ -29,6 +37,7 @@ __all__ = [
 ]
 
 CLASSES, PER_CLASS = 8, 32  # of a batch made from an image set
+DRAWS = 16  # of the weights, where nobody says how many
 FLAT = 0.01  # standard deviation of the uncertainties over their mean
 
 
@@ -49,12 +58,63 @@ class Subject:
         return through(self.head, self.layer, self.backbone(pixels))
 
 
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A posterior: the backbone and the head of its embedder, and the prior precision of each layer."""
+
+    backbone: nn.Module
+    head: LastLayerLaplace | NetworkLaplace
+    priors: Mapping[str, float]
+    tried: Mapping[float, float] = field(default_factory=dict)  # losses of relative priors, if that chose these
+
+    def told(self) -> dict[str, Any]:
+        """For a card: one prior, the geometric mean, that of each layer where there are several, and what was tried."""
+        told: dict[str, Any] = {"prior": math.exp(sum(map(math.log, self.priors.values())) / len(self.priors))}
+        if len(self.priors) > 1:
+            told["priors"] = dict(self.priors)
+        if self.tried:
+            told["tried"] = {f"{relative:g}": loss for relative, loss in self.tried.items() if math.isfinite(loss)}
+        return told
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered(ABC):
+    """What `count` pictures and their pairs say about weights, before any prior; the last batch of them is kept."""
+
+    pixels: Tensor
+    labels: Tensor
+    count: int
+    pairs: float
+
+    @abstractmethod
+    def weights(self) -> dict[str, list[Tensor]]:
+        """What the posterior is about, by layer."""
+
+    @abstractmethod
+    def posterior(self, priors: Mapping[str, float] | None) -> Fitted:
+        """The posterior for precisions by layer; None takes those of greatest marginal likelihood."""
+
+
 def labelled_batches(
     embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor, Tensor]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Normalised pixels and labels on the embedder's device, with several pictures of each class in a batch."""
     for pixels, labels in _labelled(embedder, pictures):
         yield pixels.to(embedder.device), labels.to(embedder.device)
+
+
+def first_pictures(
+    embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor, Tensor]], count: int
+) -> tuple[Tensor, Tensor]:
+    """The pixels and labels of the first batches, about `count` pictures."""
+    found: list[tuple[Tensor, Tensor]] = []
+    for batch in labelled_batches(embedder, pictures):
+        found.append(batch)
+        if sum(len(labels) for _, labels in found) >= count:
+            break
+    if not found:
+        raise InputError("held_out", expected="at least one picture", got="none")
+    return torch.cat([pixels for pixels, _ in found]), torch.cat([labels for _, labels in found])
 
 
 def pixel_batches(embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor, Tensor]]) -> Iterator[Tensor]:

@@ -1,4 +1,4 @@
-"""The Laplace approximation for metric learning: how well the pairs of a data set determine the last layer.
+"""The Laplace approximation for metric learning: how well the pairs of a data set determine the weights.
 
 (After the Laplacian metric learner of Warburg, Miani, Brack and Hauberg, with the covariance that matters.)
 """
@@ -6,34 +6,56 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable
-from typing import Literal, get_args
+from dataclasses import replace
+from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
-from howsure.errors import InputError
+from howsure.embeddings import cat
+from howsure.errors import CalibrationError, InputError
 from howsure.heads.last_layer import LastLayerLaplace, linear_layer
 from howsure.heads.posterior import PosteriorHead
-from howsure.posteriors.accumulate import Diagonal, Full, LastLayer, LowRankRows
+from howsure.heads.whole_network import NetworkLaplace
 from howsure.posteriors.curvature import Curvature, pair_curvature
 from howsure.posteriors.fitting import (
+    DRAWS,
+    Fitted,
     FlatVarianceWarning,
+    Gathered,
     Subject,
+    first_pictures,
     labelled_batches,
-    no_pairs,
-    normalises,
     pixel_batches,
     warn_if_flat,
 )
+from howsure.posteriors.last_layer import gather_last_layer
 from howsure.posteriors.pairs import Pairs
+from howsure.posteriors.prior import RELATIVE, match_loss, natural_prior
+from howsure.posteriors.whole_network import PASSES, gather_network
 
-__all__ = ["FlatVarianceWarning", "Structure", "drawn", "fit", "positive_pairs", "with_novelty"]
+__all__ = [
+    "FlatVarianceWarning",
+    "Prior",
+    "Structure",
+    "drawn",
+    "fit",
+    "positive_pairs",
+    "prior_rule",
+    "propagated",
+    "with_novelty",
+]
 
-Structure = Literal["last-full", "last-low-rank", "last-diagonal"]
+Structure = Literal["last-full", "last-low-rank", "last-diagonal", "diagonal", "exact-diagonal", "kronecker"]
+Prior = Literal["marginal", "validation"]
 
+WHOLE = ("diagonal", "exact-diagonal", "kronecker")
+FLAT_LOSS = 1.01  # as good as the best
+JUDGES = 512  # held-out pictures that choose a prior
 NARROW = 512  # features up to which the full covariance costs a prediction next to nothing
 
 
@@ -49,54 +71,77 @@ def fit(
     structure: Structure | None = None,
     curvature: Callable[[Tensor, Tensor], Curvature] = positive_pairs,
     rank: int = 64,
-    prior: float | None = None,
+    prior: float | Prior | None = None,
     temperature: float = 1.0,
     layer: str = "location",
+    parameters: Callable[[str], bool] | None = None,
+    held_out: ImageSet | Iterable[tuple[Tensor, Tensor]] | None = None,
 ) -> Embedder:
-    """A new embedder that knows how well its last layer is known; the places of pictures stay as they are.
+    """A new embedder that knows how well its weights are known; the places of pictures stay as they are.
 
         w ~ N(w*, (H + λ I)⁻¹),        H = (pictures / temperature) · (sum of curvature / number of pairs)
 
     `pictures`: a labelled image set, or batches of normalised pixels and labels. `structure` is `last-full` up to 512
-    features, else `last-low-rank`. `curvature` maps a batch's embeddings before normalisation, and labels, to its
-    Hessian; see `pair_curvature` and `loss_curvature`. `prior` is the precision λ; None takes the one of greatest
-    marginal likelihood. `layer` names the linear layer of a head of your own.
+    features, else `last-low-rank`; `diagonal` and `kronecker` are of the whole network, or of the `parameters` whose
+    names are chosen, such as `backbone.0.weight`, by four random backward passes a batch; `exact-diagonal` takes one
+    for each picture and dimension. `curvature` maps a batch's embeddings before normalisation, and labels, to its
+    Hessian; see `pair_curvature` and `loss_curvature`. `layer` names the last linear layer of a head of your own.
+
+    | `prior` | the precision λ |
+    |---|---|
+    | a number | that one, for every weight |
+    | `marginal` | of greatest marginal likelihood, for each layer; the default for the last layer |
+    | `validation` | a power of ten / mean of w² for each layer: the least whose draws tell well which pictures match |
+
+    The last is the default for whole networks, where the marginal likelihood of a diagonal is too fond of wide priors.
+    It is judged on the `held_out` pictures, or without any on the last batch of `pictures`.
     """
-    if not temperature > 0 or (prior is not None and not prior > 0):
-        raise InputError("temperature and prior", expected="above 0", got=f"{temperature} and {prior}")
+    _check(structure, prior, temperature)
     embedder = copy.deepcopy(embedder).eval()
     origin, subject = embedder.fingerprint, _subject(embedder, layer)
-    linear = linear_layer(subject.head, layer)
-    structure = structure or ("last-full" if linear.in_features <= NARROW else "last-low-rank")
-    gathered = _gather(structure, linear, rank)
-    count, pairs, total = 0, 0.0, torch.zeros(linear.in_features, dtype=torch.float64)
-    normalised = last = None
-    for pixels, labels in labelled_batches(embedder, pictures):
+    if structure is None:
+        structure = "last-full" if linear_layer(subject.head, layer).in_features <= NARROW else "last-low-rank"
+    prior = prior_rule(structure, prior)
+    if parameters and structure not in WHOLE:
+        raise InputError("parameters", expected=f"structure {' or '.join(WHOLE)}", got=structure)
+    if held_out is not None and prior != "validation":
+        raise InputError("held_out", expected="prior validation", got=str(prior))
+    batches = labelled_batches(embedder, pictures)
+    shared: dict[str, Any] = {"curvature": curvature, "temperature": temperature}
+    gathered: Gathered
+    if structure in WHOLE:
+        passes = None if structure == "exact-diagonal" else PASSES
+        shared |= {"kronecker": structure == "kronecker", "passes": passes}
+        gathered = gather_network(subject, batches, parameters=parameters or (lambda name: True), **shared)
+    else:
+        gathered = gather_last_layer(subject, batches, structure=structure, rank=rank, **shared)
+    if prior == "validation":
+        fitted = _by_validation(gathered, embedder, held_out)
+    else:
+        fitted = gathered.posterior(None if prior == "marginal" else dict.fromkeys(gathered.weights(), float(prior)))
+    if not fitted.head.draws:
         with torch.no_grad():
-            belief, last, z = subject(pixels)
-        normalised = normalises(belief.mean, z) if normalised is None else normalised
-        bend = curvature(z, labels)
-        gathered.add(last, bend)
-        count, pairs, total = count + len(z), pairs + bend.count, total + last.sum(0).double().cpu()
-    if last is None or normalised is None or not pairs:
-        raise no_pairs(count)
-    known = gathered.posterior(
-        linear.weight.detach(), centre=(total / count).to(last), scale=count / temperature / pairs, prior=prior
-    )
-    head = LastLayerLaplace(subject.head, known.weights, layer=layer, normalised=normalised)
-    warn_if_flat(known.weights.variance(last).sum(-1), structure)
-    told = {"structure": structure, "prior": known.prior, "temperature": temperature}
-    told |= {"pictures": count, "pairs": pairs}
+            warn_if_flat(fitted.head.raw_variance(fitted.backbone(gathered.pixels)), structure)
+    told = {"structure": structure, "temperature": temperature} | fitted.told()
+    told |= {"pictures": gathered.count, "pairs": gathered.pairs}
     # No matcher: distances have changed with the variances.
-    return embedder.with_head(head, {"origin": origin, "matcher": None, "laplace": told}).eval()
+    card = {"origin": origin, "matcher": None, "laplace": told}
+    return embedder.with_head(fitted.head, card, backbone=fitted.backbone).eval()
+
+
+def prior_rule(structure: Structure | None, prior: float | Prior | None) -> float | Prior:
+    """What `fit` makes of a prior that nobody gave: `validation` for whole networks, `marginal` for the last layer."""
+    if prior is not None:
+        return prior
+    return "validation" if structure in WHOLE else "marginal"
 
 
 def with_novelty(embedder: Embedder, held_out: ImageSet | Iterable[tuple[Tensor, Tensor]]) -> Embedder:
     """The same posterior, whose beliefs also say how typical a picture is among pictures like `held_out`.
 
-    The score is the posterior variance before normalisation, on either side: too large is unlike what was seen, and so
-    is too small. `held_out` must be pictures that neither the network nor the posterior was fitted on; labels are not
-    looked at. An alarm at p <= a is then false for at most a share a of pictures like them.
+    The score is the posterior variance before normalisation: too large is unlike what was seen, and so is too small, or
+    between two heaps. `held_out` must be pictures that neither the network nor the posterior was fitted on; labels are
+    not looked at. An alarm at p <= a is then false for at most a share a of pictures like them.
     """
     embedder = copy.deepcopy(embedder).eval()
     head = _posterior_of(embedder)
@@ -115,9 +160,70 @@ def drawn(embedder: Embedder, draws: int, *, seed: int = 0) -> Embedder:
     return embedder.with_head(_posterior_of(embedder).again(draws=draws, seed=seed)).eval()
 
 
+def propagated(embedder: Embedder) -> Embedder:
+    """The same posterior of a whole network, its variances by moment propagation: at two passes of the network.
+
+    Good for dense networks, too small by far for convolutions that see many places (`heads/moments.py` has numbers).
+    What is typical must be learned again: `with_novelty`.
+    """
+    embedder = copy.deepcopy(embedder).eval()
+    if not isinstance(embedder.head, NetworkLaplace):
+        got = type(embedder.head).__name__
+        raise InputError("embedder", expected="one with a posterior of the whole network", got=got, fix="laplace.fit")
+    return embedder.with_head(embedder.head.again(propagated=True, usual=None, draws=0)).eval()
+
+
+def _by_validation(
+    gathered: Gathered, embedder: Embedder, held_out: ImageSet | Iterable[tuple[Tensor, Tensor]] | None
+) -> Fitted:
+    """The weakest prior whose joint draws tell as well as any which pictures match.
+
+    The weakest, because the loss is flat where priors are strong, and a posterior without doubts says nothing.
+
+    Draws, because they move together: the closed form knows how wide a belief is, not that its neighbour moves along,
+    so that to it the best posterior is none.
+    """
+    pixels, labels = gathered.pixels, gathered.labels
+    if held_out is not None:
+        pixels, labels = first_pictures(embedder, held_out, JUDGES)
+
+    scales = {layer: natural_prior(layer, weights) for layer, weights in gathered.weights().items()}
+
+    def at(relative: float) -> Fitted:
+        return gathered.posterior({layer: relative * scale for layer, scale in scales.items()})
+
+    @torch.no_grad()
+    def loss(fitted: Fitted) -> float:
+        head = fitted.head.again(draws=DRAWS)
+        return match_loss(cat([head(fitted.backbone(part)) for part in pixels.split(256)]), labels)
+
+    tried = {relative: loss(at(relative)) for relative in RELATIVE}
+    least = min(tried.values())
+    if not math.isfinite(least):
+        raise CalibrationError(
+            "prior",
+            expected="pictures whose distances tell which of them match",
+            got=f"{len(pixels)} that do not",
+            fix="give more held_out pictures, or a prior precision",
+        )
+    weakest = next(relative for relative in RELATIVE if tried[relative] <= FLAT_LOSS * least)
+    return replace(at(weakest), tried=tried)
+
+
+def _check(structure: str | None, prior: float | str | None, temperature: float) -> None:
+    if structure is not None and structure not in get_args(Structure):
+        raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))
+    known = prior is None or prior in get_args(Prior) or (not isinstance(prior, str) and prior > 0)
+    if not temperature > 0 or not known:
+        expected = f"above 0; a prior may be {' or '.join(get_args(Prior))}"
+        raise InputError("temperature and prior", expected=expected, got=f"{temperature} and {prior}")
+
+
 def _subject(embedder: Embedder, layer: str) -> Subject:
     """The network to fit: an earlier Laplace posterior gives way; another kind has no single last layer."""
     head = embedder.head
+    if isinstance(head, NetworkLaplace):
+        return Subject(head.backbone, head.single, layer)
     if isinstance(head, LastLayerLaplace):
         return Subject(embedder.backbone, head.single, layer)
     if isinstance(head, PosteriorHead):
@@ -125,18 +231,8 @@ def _subject(embedder: Embedder, layer: str) -> Subject:
     return Subject(embedder.backbone, head, layer)
 
 
-def _posterior_of(embedder: Embedder) -> LastLayerLaplace:
-    if not isinstance(embedder.head, LastLayerLaplace):
+def _posterior_of(embedder: Embedder) -> LastLayerLaplace | NetworkLaplace:
+    if not isinstance(embedder.head, (LastLayerLaplace, NetworkLaplace)):
         got = type(embedder.head).__name__
         raise InputError("embedder", expected="one with a posterior", got=got, fix="laplace.fit first")
     return embedder.head
-
-
-def _gather(structure: str, linear: nn.Linear, rank: int) -> LastLayer:
-    if structure == "last-full":
-        return Full(linear.in_features)
-    if structure == "last-low-rank":
-        return LowRankRows(linear.in_features, rank)
-    if structure == "last-diagonal":
-        return Diagonal(linear.in_features, linear.out_features)
-    raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))

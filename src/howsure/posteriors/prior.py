@@ -1,16 +1,24 @@
-"""The prior precision of the weights, chosen by the evidence of the data."""
+"""The prior precision of the weights, chosen by the evidence of the data, or by what it does to held-out pairs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import torch
 from scipy.optimize import brentq
 from torch import Tensor
+from torch.nn import functional as F
 
-from howsure.errors import InputError
+from howsure.compare import rms_distance
+from howsure.embeddings import Embedding
+from howsure.errors import CalibrationError, InputError
+from howsure.match import Matcher
 
-__all__ = ["marginal_prior"]
+__all__ = ["RELATIVE", "marginal_prior", "match_loss", "natural_prior", "squared_length"]
+
+RELATIVE = tuple(10.0**power for power in range(-3, 5))  # prior precisions to try, in units of 1 / mean of w²
 
 
 def marginal_prior(curvature: Tensor, *, squared_norm: float, copies: int = 1) -> float:
@@ -44,3 +52,45 @@ def marginal_prior(curvature: Tensor, *, squared_norm: float, copies: int = 1) -
     while surplus(lowest) >= 0:
         lowest -= 2.0
     return math.exp(brentq(surplus, lowest, highest + 1e-9, xtol=1e-12, rtol=1e-12))
+
+
+def natural_prior(layer: str, weights: Sequence[Tensor]) -> float:
+    """The precision at which the prior is as wide as the weights of a layer are: 1 / mean of w²."""
+    squared = squared_length(weights)
+    if not squared > 0:
+        fix = "give a prior precision yourself, or leave its parameters out"
+        raise InputError(f"layer {layer}", expected="weights that are not all zero", got="zeros", fix=fix)
+    return sum(weight.numel() for weight in weights) / squared
+
+
+def squared_length(weights: Iterable[Tensor]) -> float:
+    """|w|² of all weights together."""
+    return sum(float(weight.detach().double().square().sum()) for weight in weights)
+
+
+def match_loss(belief: Embedding, labels: Tensor) -> float:
+    """How badly distances tell mates from strangers, in nats a pair: small = good; log 2 is no better than a coin.
+
+    The mean of -log P(what is so) over pairs of pictures, mates and strangers at equal weight, where the link from
+    distance to P was fitted to the other half of the pictures. No link at all, as of distances in the wrong order, is
+    infinitely bad.
+    """
+    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(labels)))
+    halves = [(belief[part], labels[part]) for part in (rows[::2], rows[1::2])]
+    pairs = [_pairs(*half) for half in halves]
+    return (_loss(fitted=pairs[0], judged=pairs[1]) + _loss(fitted=pairs[1], judged=pairs[0])) / 2
+
+
+def _pairs(belief: Embedding, labels: Tensor) -> tuple[Tensor, Tensor]:
+    first, second = torch.triu_indices(len(labels), len(labels), offset=1)
+    return rms_distance(belief, belief).double()[first, second], labels[first] == labels[second]
+
+
+def _loss(*, fitted: tuple[Tensor, Tensor], judged: tuple[Tensor, Tensor]) -> float:
+    distance, same = judged
+    try:
+        log_odds = Matcher.fit(*fitted).at(0.5).log_odds(distance)
+    except CalibrationError:
+        return math.inf
+    mates, strangers = log_odds[same], log_odds[~same]
+    return float(F.softplus(-mates).mean() + F.softplus(strangers).mean()) / 2

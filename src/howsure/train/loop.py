@@ -130,4 +130,9 @@ def train(
 
     validation.check_learned(state.history)
     embedder.load_state_dict(state.best)
-    return Trained(embedder.eval(), tuple(state.history), decoded.skipped)
+    finished = method.finish(embedder.eval(), validation.pixels, torch.from_numpy(validation.labels))
+    if finished is not embedder:
+        finished.card["matcher"] = validation.matcher(validation.encode(finished))
+        if out is not None:
+            finished.save(out)
+    return Trained(finished.eval(), tuple(state.history), decoded.skipped)

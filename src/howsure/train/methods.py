@@ -24,6 +24,7 @@ from howsure.losses import (
     made,
 )
 from howsure.posteriors import dropout, online
+from howsure.posteriors.ambiguity import with_ambiguity
 from howsure.recipe import Recipe
 
 
@@ -51,7 +52,8 @@ class Method:
 
     `posterior` makes an embedder that speaks for many networks out of one that speaks for itself, before training.
     Where it learns along, `around` takes the loss, the embedder and the number of pictures to a loss that teaches it,
-    and `settle` lets it see the held-out pixels after each epoch.
+    and `settle` lets it see the held-out pixels after each epoch. `finish` makes the embedder that is left in the end,
+    from the best one and the held-out pixels and labels.
     """
 
     head: str
@@ -60,6 +62,7 @@ class Method:
     posterior: Callable[[Embedder, int], Embedder] = lambda embedder, held_out: embedder
     around: Callable[[nn.Module, Embedder, int], nn.Module] = lambda loss, embedder, pictures: loss
     settle: Callable[[Embedder, Tensor], None] = lambda embedder, pixels: None
+    finish: Callable[[Embedder, Tensor, Tensor], Embedder] = lambda embedder, pixels, labels: embedder
 
 
 def method_named(name: str) -> Method:
@@ -160,11 +163,21 @@ def _at_a_draw(loss: nn.Module, embedder: Embedder, pictures: int) -> nn.Module:
     return online.AtADraw(loss, embedder.head, pictures=pictures)  # type: ignore[arg-type]
 
 
+def _ambiguous(embedder: Embedder, pixels: Tensor, labels: Tensor) -> Embedder:
+    parts = zip(pixels.split(256), labels.split(256), strict=True)
+    return with_ambiguity(embedder, [(embedder.spec.normalise(part), codes) for part, codes in parts])
+
+
 METHODS = {
     "point": Method("point", _means),
     "dropout": Method("point", _means, posterior=_dropped),
     "laplace-online": Method(
-        "point", _means, posterior=online.prepared, around=_at_a_draw, settle=online.settle_novelty
+        "point",
+        _means,
+        posterior=online.prepared,
+        around=_at_a_draw,
+        settle=online.settle_novelty,
+        finish=_ambiguous,
     ),
     "gaussian": Method("gaussian", _means_and_scales, scales=lambda setting: MutualLikelihood()),
     "pfe": Method("gaussian", _only_from_a_model, scales=lambda setting: MutualLikelihood()),

@@ -1,0 +1,131 @@
+"""How well one parameter of a network is known: a Gaussian around its estimate, by weight or with a structure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+__all__ = ["SPREADS", "DiagonalSpread", "KroneckerSpread", "Spread"]
+
+
+class Spread(nn.Module, ABC):
+    """Deviations of a parameter from its estimate: a Gaussian of mean 0; `kind` is its key in `SPREADS`."""
+
+    kind: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def blank(cls, parameter: Tensor) -> Spread:
+        """One for that parameter, with tensors still to be loaded."""
+
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Of each weight alone, like the parameter."""
+
+    @abstractmethod
+    def reach(self, layer: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+        """The variance of `layer(x, weight)`, a linear map of `weight`, where x is known."""
+
+    @abstractmethod
+    def squared(self, slope: Tensor) -> Tensor:
+        """slope^T Cov slope, (N,), of slopes (N, ...) like the parameter: its part in the variance of a value."""
+
+    @abstractmethod
+    def squared_product(self, left: Tensor, right: Tensor) -> Tensor:
+        """The same for slopes Σ_t left_t ⊗ right_t of a matrix, from (N, T, O) and (N, T, I)."""
+
+    @abstractmethod
+    def deviation(self, generator: torch.Generator) -> Tensor:
+        """One draw, like the parameter."""
+
+
+class DiagonalSpread(Spread):
+    """Every weight on its own: variances like the parameter."""
+
+    kind: ClassVar[str] = "diagonal"
+    along: Tensor
+
+    def __init__(self, along: Tensor):
+        super().__init__()
+        self.register_buffer("along", along)
+
+    @classmethod
+    def blank(cls, parameter: Tensor) -> DiagonalSpread:
+        return cls(torch.zeros_like(parameter, requires_grad=False))
+
+    def variance(self) -> Tensor:
+        return self.along
+
+    def reach(self, layer: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+        return layer(x.square(), self.along)
+
+    def squared(self, slope: Tensor) -> Tensor:
+        return (slope.square() * self.along).flatten(1).sum(1)
+
+    def squared_product(self, left: Tensor, right: Tensor) -> Tensor:
+        if left.shape[1] > 1:
+            return self.squared((left.transpose(1, 2) @ right).view(-1, *self.along.shape))
+        return (F.linear(right[:, 0].square(), self.along.flatten(1)) * left[:, 0].square()).sum(1)
+
+    def deviation(self, generator: torch.Generator) -> Tensor:
+        return _noise(self.along, generator) * self.along.sqrt()
+
+
+class KroneckerSpread(Spread):
+    """A weight matrix W = outer Z inner^T with independent Z of variances `along`, (O, I); outer and inner orthogonal.
+
+        Var (W x)_o = Σ_ji outer_oj² along_ji (inner^T x)_i²
+
+    A convolution is a matrix with rows for its filters; `shape` is its own.
+    """
+
+    kind: ClassVar[str] = "kronecker"
+    along: Tensor
+    outer: Tensor
+    inner: Tensor
+
+    def __init__(self, along: Tensor, *, outer: Tensor, inner: Tensor, shape: torch.Size):
+        super().__init__()
+        self.shape = shape
+        self.register_buffer("along", along)
+        self.register_buffer("outer", outer)
+        self.register_buffer("inner", inner)
+
+    @classmethod
+    def blank(cls, parameter: Tensor) -> KroneckerSpread:
+        rows, columns, empty = len(parameter), parameter[0].numel(), parameter.new_zeros
+        shape, outer, inner = parameter.shape, empty(rows, rows), empty(columns, columns)
+        return cls(empty(rows, columns), outer=outer, inner=inner, shape=shape)
+
+    def variance(self) -> Tensor:
+        return (self.outer.square() @ self.along @ self.inner.T.square()).view(self.shape)
+
+    def reach(self, layer: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
+        parts = layer(x, self.inner.T.reshape(-1, *self.shape[1:])).square()  # channel i is (inner^T x)_i²
+        axis = 1 if len(self.shape) > 2 else -1
+        return torch.tensordot(parts, self.outer.square() @ self.along, ([axis], [1])).movedim(-1, axis)
+
+    def squared(self, slope: Tensor) -> Tensor:
+        return ((self.outer.T @ slope.flatten(2) @ self.inner).square() * self.along).sum((1, 2))
+
+    def squared_product(self, left: Tensor, right: Tensor) -> Tensor:
+        if left.shape[1] > 1:
+            return self.squared(left.transpose(1, 2) @ right)
+        return (F.linear((right[:, 0] @ self.inner).square(), self.along) * (left[:, 0] @ self.outer).square()).sum(1)
+
+    def deviation(self, generator: torch.Generator) -> Tensor:
+        turned = _noise(self.along, generator) * self.along.sqrt()
+        return (self.outer @ turned @ self.inner.T).view(self.shape)
+
+
+SPREADS: dict[str, type[Spread]] = {kind.kind: kind for kind in (DiagonalSpread, KroneckerSpread)}
+
+
+def _noise(like: Tensor, generator: torch.Generator) -> Tensor:
+    # On the CPU: the same draws on every device.
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)

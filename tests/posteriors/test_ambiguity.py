@@ -1,0 +1,120 @@
+"""Variances that say how far class mates lie."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from howsure import data
+from howsure.embedder import Embedder
+from howsure.embeddings import Gaussian
+from howsure.errors import InputError
+from howsure.losses import MutualLikelihood
+from howsure.metrics import r_auroc
+from howsure.posteriors import laplace
+from howsure.posteriors.ambiguity import learned, with_ambiguity
+from howsure.recipe import recipe_for
+from howsure.train import train
+from howsure.train.post_hoc import fit_laplace
+from laws import same
+
+
+def border(count: int, *, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Places on a line whose class is clear at the ends and a matter of chance in the middle; a variance that is noise.
+
+    Mates lie the farther apart the nearer to the middle, where both classes are.
+    """
+    rng = np.random.default_rng(seed)
+    middle = rng.random(count) < 0.3
+    labels = rng.integers(0, 2, count)
+    x = np.where(middle, rng.normal(0, 1, count), np.where(labels == 1, 4, -4) + rng.normal(0, 0.1, count))
+    place = torch.from_numpy(np.stack([x, rng.normal(0, 0.1, count)], 1)).float()
+    return place, torch.from_numpy(rng.uniform(0.5, 1, count)).float(), torch.from_numpy(labels)
+
+
+def test_it_is_wide_where_mates_are_far_and_fits_new_pairs_better() -> None:
+    ambiguity = learned(*border(1500, seed=0))
+    place, total, labels = border(1000, seed=1)
+    variance = ambiguity(place, total)
+    assert variance.shape == (1000, 1)
+    middle = place[:, 0].abs() < 2
+    assert variance[middle].median() > 3 * variance[~middle].median()
+    loss = MutualLikelihood()
+    flat = torch.full((1000, 1), float(variance.mean()))
+    assert loss(Gaussian(place, variance.sqrt()), labels) < loss(Gaussian(place, flat.sqrt()), labels) - 0.1
+
+
+def test_a_variance_that_knows_is_listened_to() -> None:
+    rng = np.random.default_rng(2)
+    noise = np.exp(rng.uniform(-3, 0, 1500))
+    labels = torch.from_numpy(np.arange(1500) % 3)
+    centres = np.array([[0, 0], [5, 0], [0, 5]])
+    place = torch.from_numpy(centres[labels] + noise[:, None] * rng.normal(size=(1500, 2))).float()
+    variance = learned(place, torch.from_numpy(noise).float(), labels)(place, torch.from_numpy(noise).float())
+    assert np.corrcoef(variance[:, 0].log().numpy(), np.log(noise))[0, 1] > 0.9
+
+
+def test_the_same_twice() -> None:
+    first, again = learned(*border(600, seed=0)), learned(*border(600, seed=0))
+    assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
+
+
+def test_few_mates_teach_a_line_and_none_nothing() -> None:
+    place, total, labels = border(1500, seed=0)
+    few = learned(place[:40], total[:40], labels[:40])
+    assert all((weight == 0).all() for weight in few.network[-1].parameters())
+    assert few(place, total).log().std() < 0.5 < learned(place, total, labels)(place, total).log().std()
+    with pytest.raises(InputError, match="two of one class"):
+        learned(torch.randn(100, 2), torch.rand(100), torch.arange(100))
+
+
+def test_wild_variances_are_tamed_even_by_few() -> None:
+    """Variances over six decades that say nothing make the firm items everybody's neighbours."""
+    rng = np.random.default_rng(3)
+    labels = torch.from_numpy(np.arange(60) % 6)
+    place = torch.from_numpy(np.eye(6)[labels] + 0.1 * rng.normal(size=(60, 6))).float()
+    wild = torch.from_numpy(np.exp(rng.uniform(-7, 7, 60))).float()
+    tame = learned(place, wild, labels)(place, wild)
+    assert tame.max() / tame.min() < 5
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Embedder:
+    digits = data.load("digits:train")
+    recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3, validation_share=0.4)
+    return fit_laplace(train(digits, recipe).embedder, digits)
+
+
+def test_a_posterior_post_hoc_learns_it_and_keeps_the_rest(fitted: Embedder, tmp_path: Path) -> None:
+    test = data.load("digits:test")
+    bare = fitted.with_head(fitted.head.again(ambiguity=None))
+    belief, before = fitted.encode(test), bare.encode(test)
+    assert torch.equal(belief.mean, before.mean)
+    assert torch.equal(belief.novelty, before.novelty)
+    assert same(laplace.drawn(fitted, 4).encode(test), laplace.drawn(bare, 4).encode(test))
+    gaps = torch.cdist(belief.mean, belief.mean).fill_diagonal_(torch.inf)
+    labels = np.array(test.labels)
+    right = labels[gaps.argmin(1).numpy()] == labels
+    assert r_auroc(belief.uncertainty.numpy(), right) > max(0.6, r_auroc(before.uncertainty.numpy(), right))
+    fitted.save(tmp_path)
+    assert same(Embedder.load(tmp_path).encode(test), belief)
+
+
+def test_what_it_cannot_be_added_to(fitted: Embedder) -> None:
+    test = data.load("digits:test")
+    for other in (laplace.drawn(fitted, 3), fitted.with_head(fitted.head.single)):
+        with pytest.raises(InputError, match="last-layer posterior"):
+            with_ambiguity(other, test)
+
+
+def test_online_training_ends_with_it(tmp_path: Path) -> None:
+    digits = data.load("digits:train")
+    recipe = recipe_for("digits").but(
+        backbone="mlp", epochs=1, dim=3, validation_share=0.4, method="laplace-online", learning_rate=1e-4
+    )
+    done = train(digits, recipe, out=tmp_path).embedder
+    assert done.head.ambiguity is not None
+    assert same(Embedder.load(tmp_path).encode(digits), done.encode(digits))
+    again = train(digits, recipe, out=tmp_path, resume=True).embedder
+    assert same(again.encode(digits), done.encode(digits))

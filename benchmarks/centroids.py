@@ -33,8 +33,8 @@ SOURCES = {
 }
 TRIALS = {
     "mnist": [
-        (SOFTMAX, 0), ("centroids", 16), ("centroids", 2), ("centroids-ce", 16), ("centroids", 1024),
-        ("centroids-ce", 2), ("centroids-ce", 1024),
+        (SOFTMAX, 0), ("centroids", 2), ("centroids", 16), ("centroids", 1024),
+        ("centroids-ce", 2), ("centroids-ce", 16), ("centroids-ce", 1024),
     ],
     "cifar10": [(SOFTMAX, 0), ("centroids", 16), ("centroids-ce", 16)],
 }  # fmt: skip
@@ -135,7 +135,7 @@ def draw(file: Path, *, quick: bool) -> None:
     """Train both in two dimensions, and draw what they say about digits and clothes."""
     sets, recipe = sets_of("mnist", quick=quick), recipe_of("mnist", seed=0)
     pair: dict[str, Contender] = {
-        "A(k), centroids D = 2": contend("centroids", sets.train, recipe.but(dim=2)),
+        "expected cosine, centroids D = 2": contend("centroids", sets.train, recipe.but(dim=2)),
         "softmax probability": contend(SOFTMAX, sets.train, recipe),
     }
     beliefs = {

@@ -23,12 +23,14 @@ def test_softmax_says_its_largest_probability() -> None:
 
 
 def test_centroids_say_the_expected_cosine() -> None:
-    belief = VonMisesFisher(torch.eye(2), torch.tensor([1.1594, 4999.0]))
+    belief = VonMisesFisher(torch.tensor([[1.0, 0], [0, 1.0], [0.6, 0.8]]), torch.tensor([1.1594, 4999.0, 1.1594]))
     said = Said.of_centroids(belief, torch.eye(2).flip(0))
-    assert said.rows.tolist() == [1, 0]
-    assert np.allclose(said.confidence, belief.confidence, atol=1e-6)
-    assert said.log_odds[0] == pytest.approx(0, abs=1e-3)
-    assert said.log_odds[1] == pytest.approx(math.log(0.9999 / 0.0001), rel=1e-3)
+    assert said.rows.tolist() == [1, 0, 0]
+    assert np.allclose(said.confidence, [0.5, 0.9999, 0.4], atol=1e-4)
+    assert said.log_odds[:2] == pytest.approx([0, math.log(0.9999 / 0.0001)], rel=1e-3, abs=1e-3)
+    assert said.log_odds[2] == pytest.approx(math.log(0.4 / 0.6), rel=1e-3)
+    nothing = Said.of_centroids(VonMisesFisher(torch.eye(2), torch.zeros(2)), torch.eye(2))
+    assert np.isfinite(nothing.log_odds).all()
 
 
 def test_judged_knows_good_confidence_from_bad() -> None:

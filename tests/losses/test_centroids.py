@@ -30,8 +30,10 @@ def batch(classes: int = 4, each: int = 3, *, dim: int = 5) -> tuple[Centroids, 
     return loss, VonMisesFisher(direction, torch.linspace(1.0, 20.0, len(labels))), labels
 
 
-def by_hand(e: VonMisesFisher, labels: Tensor, centroids: Tensor, *, kind: str, push: bool) -> float:
-    """Item by item, with the arc cosine and the closed normaliser of three dimensions left to another test."""
+def by_hand(
+    e: VonMisesFisher, labels: Tensor, centroids: Tensor, *, kind: str = "great-circle", pushed: range = range(4)
+) -> float:
+    """Item by item, with the arc cosine; `pushed` are the classes that are also pushed from the others."""
     total = 0.0
     c = centroids.double().numpy()
     for u, y in zip(e.direction.double().numpy(), labels.tolist(), strict=True):
@@ -42,7 +44,7 @@ def by_hand(e: VonMisesFisher, labels: Tensor, centroids: Tensor, *, kind: str, 
             "euclidean": np.linalg.norm(c - u, axis=1),
         }[kind]
         others = np.delete(distance, y)
-        total += distance[y] - push * (others.min() + others.sum() / len(c))
+        total += distance[y] - (y in pushed) * (others.min() + others.sum() / len(c))
     return total / len(labels)
 
 
@@ -59,16 +61,16 @@ def test_against_a_loop(kind: str) -> None:
     loss = Centroids(4, 3, distance=kind)
     loss.centroids = ready.centroids.clone()
     before = loss.centroids.clone()
-    wanted = by_hand(e, labels, before, kind=kind, push=True) + likelihood(e, labels, before)
+    wanted = by_hand(e, labels, before, kind=kind) + likelihood(e, labels, before)
     assert loss(e, labels).item() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
 
 
 def test_late_batches_only_pull() -> None:
     loss, e, labels = batch(dim=3)
-    for iteration, push in ((12_816, True), (12_818, False)):
+    for iteration, pushed in ((12_816, range(4)), (12_818, range(0))):
         loss.iteration = torch.tensor(iteration)
         before = loss.centroids.clone()
-        wanted = by_hand(e, labels, before, kind="great-circle", push=push) + likelihood(e, labels, before)
+        wanted = by_hand(e, labels, before, pushed=pushed) + likelihood(e, labels, before)
         assert loss(e, labels).item() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
 
 
@@ -124,14 +126,47 @@ def test_centroids_stand_still_when_not_training() -> None:
     assert torch.equal(loss.centroids, before)
 
 
-def test_pictures_at_one_place_draw_no_centroid_there() -> None:
+def test_a_fresh_network_draws_no_centroid_to_its_one_place() -> None:
+    """In many dimensions every class may be nearest to its own centroid, by a hair, and all of them far away."""
+    loss, e, labels = batch(dim=64)
+    before = loss.centroids.clone()
+    belief = VonMisesFisher(F.normalize(unit(64, seed=5) + 0.4 * before[labels], dim=-1), e.concentration)
+    assert torch.equal(nearest_centroid(belief, before).rows, labels)
+    value = loss(belief, labels)
+    assert torch.equal(loss.centroids, before)
+    assert loss.iteration == 1
+    loss.alpha_min = 1  # never push
+    assert torch.equal(loss(belief, labels), value)
+
+
+@pytest.mark.parametrize(("share", "moves"), [(0.49, True), (0.51, False)])
+def test_a_class_has_arrived_before_half_of_the_way_to_the_nearest_other(share: float, moves: bool) -> None:
+    loss = Centroids(3, 3)
+    angles = torch.tensor([0.0, 0.8, 2.5])
+    loss.centroids = torch.stack([angles.cos(), angles.sin(), torch.zeros(3)], 1)
+    before = loss.centroids.clone()
+    angle = torch.tensor(share * 0.8)
+    for side in (1, -1):  # on the side of the other, or away from it: what counts is the distance
+        place = torch.stack([angle.cos(), side * angle.sin(), torch.tensor(0.0)])[None]
+        loss.centroids = before.clone()
+        loss(VonMisesFisher(place, torch.ones(1)), torch.tensor([0]))
+        assert (loss.centroids[0] @ place[0] > before[0] @ place[0] + 1e-3) == moves
+        assert torch.equal(loss.centroids[1:], before[1:])
+
+
+def test_each_class_arrives_for_itself() -> None:
     loss, e, labels = batch(dim=3)
     before = loss.centroids.clone()
     together = VonMisesFisher(before[:1].repeat(len(labels), 1), e.concentration)
-    wanted = by_hand(together, labels, before, kind="great-circle", push=False) + likelihood(together, labels, before)
-    assert loss(together, labels).item() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
-    assert torch.equal(loss.centroids, before)
-    assert loss.iteration == 0
+    wanted = by_hand(together, labels, before, pushed=range(1)) + likelihood(together, labels, before)
+    assert loss(together, labels).item() == pytest.approx(wanted, abs=2e-3)  # arc cosines near 1 are rough
+    assert torch.allclose(loss.centroids, before, atol=1e-6)
+
+
+def test_two_opposite_classes_arrive() -> None:
+    loss = Centroids(2, 3)
+    assert loss._arrived(loss.centroids).all()
+    assert not loss._arrived(loss.centroids.flip(0)).any()
 
 
 def test_as_published_they_are_drawn_there() -> None:
@@ -139,9 +174,10 @@ def test_as_published_they_are_drawn_there() -> None:
     loss.gate = "published"
     before = loss.centroids.clone()
     together = VonMisesFisher(before[:1].repeat(len(labels), 1), e.concentration)
-    wanted = by_hand(together, labels, before, kind="great-circle", push=True) + likelihood(together, labels, before)
+    wanted = by_hand(together, labels, before) + likelihood(together, labels, before)
     assert loss(together, labels).item() == pytest.approx(wanted, abs=2e-3)  # arc cosines near 1 are rough
     assert (loss.centroids @ before[0] > before @ before[0] - 1e-6).all()
+    assert (loss.centroids[1:] @ before[0] > before[1:] @ before[0] + 1e-3).all()
     assert loss.iteration == 1
 
 
@@ -229,10 +265,22 @@ def test_nearest_centroid_is_the_nearest_and_says_how_sure() -> None:
     loss, e, labels = batch()
     found = nearest_centroid(e, loss.centroids)
     assert torch.equal(found.rows, labels)
-    assert torch.equal(found.confidence, mean_resultant(e.concentration, 5))
-    assert (found.confidence.diff() > 0).all()
+    draws = e.sample(20_000, torch.Generator().manual_seed(0))  # (S, N, D)
+    wanted = (draws * loss.centroids[labels]).sum(-1).mean(0)
+    assert torch.allclose(found.confidence, wanted, atol=0.02)
     with pytest.raises(InputError, match=r"\(K, 5\)"):
         nearest_centroid(e, loss.centroids[:, :4])
+
+
+def test_confidence_falls_with_doubt_and_with_the_way_to_the_centroid() -> None:
+    angle = torch.tensor([0.0, 0.3, 0.7, 0.7, 0.7])
+    belief = VonMisesFisher(torch.stack([angle.cos(), angle.sin()], 1), torch.tensor([9.0, 9.0, 9.0, 3.0, 0.0]))
+    found = nearest_centroid(belief, torch.eye(2))
+    assert (found.confidence.diff() < 0).all()
+    assert found.confidence[0] == mean_resultant(torch.tensor(9.0), 2)
+    assert found.confidence[-1] == 0
+    far = nearest_centroid(VonMisesFisher(-torch.ones(1, 2) / math.sqrt(2), torch.tensor([9.0])), torch.eye(2))
+    assert far.confidence == 0
 
 
 def test_class_centroids_are_where_the_sure_pictures_lie() -> None:

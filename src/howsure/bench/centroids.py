@@ -21,7 +21,6 @@ from howsure.errors import InputError
 from howsure.losses import nearest_centroid
 from howsure.metrics import accuracy_at_coverage, aurc, auroc, brier, ece, fpr_at_tpr
 from howsure.numerics.logistic import fit_logistic
-from howsure.numerics.vmf import mean_resultant, mean_resultant_gap
 from howsure.recipe import Recipe
 from howsure.train import Epoch, Step, method_named, train
 from howsure.train.methods import Setting
@@ -60,11 +59,11 @@ class Said:
 
     @classmethod
     def of_centroids(cls, belief: VonMisesFisher, centroids: Tensor) -> Said:
-        """The nearest centroid, and A_D(k)."""
-        k = belief.concentration.double()
-        sure, gap = mean_resultant(k, belief.dim), mean_resultant_gap(k, belief.dim)
-        log_odds = sure.clamp_min(1e-30).log() - gap.log()  # a concentration of 0 is a number too
-        return cls(nearest_centroid(belief, centroids).rows.numpy(), sure.numpy(), log_odds.numpy())
+        """The nearest centroid, and the expected cosine to it."""
+        exact = VonMisesFisher(belief.direction.double(), belief.concentration.double())
+        found = nearest_centroid(exact, centroids)
+        sure = found.confidence.clamp(1e-30, 1 - 1e-15)  # the log-odds of a certainty are numbers too
+        return cls(found.rows.numpy(), found.confidence.numpy(), sure.logit().numpy())
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,9 +59,11 @@ class Centroids(nn.Module):
     run should get there too: choose `every` as a fifteenth of its batches. Centroids are part of the state, and start
     far from each other (`spread`).
 
-    A fresh network sees all pictures at one place and would draw every centroid there. So with `gate="arrived"`, the
-    default, only the pull acts and centroids stay while no more than half of a batch's classes lie nearest to their
-    own. With `gate="published"` everything acts from the first batch.
+    A fresh network sees all pictures at one place, in many dimensions far from every centroid. All centroids would be
+    drawn there; where two meet, pull and push cancel, and their classes never part again. So with `gate="arrived"`, the
+    default, a class is only pulled, and its centroid stays, until it has arrived: the mean of its batch is nearer to
+    its centroid than half of the way from there to the nearest other. With `gate="published"` everything acts from the
+    first batch.
     """
 
     centroids: Tensor
@@ -105,30 +107,29 @@ class Centroids(nn.Module):
         batch = _means(belief.direction.detach(), labels, self.centroids)
         arrived = self._arrived(batch)
         value = self._places(belief.direction, labels, push=arrived) + _likelihood(belief, self.centroids[labels])
-        if self.training and arrived:
+        if self.training:
             # Another tensor, not the same one changed: the backward pass still needs the old places.
             moved = F.normalize(self.alpha * batch + (1 - self.alpha) * self.centroids, dim=-1)
-            self.centroids = torch.where(batch.any(1, keepdim=True), moved, self.centroids)
+            self.centroids = torch.where(arrived[:, None], moved, self.centroids)
             self.iteration = self.iteration + 1
         return value
 
-    def _arrived(self, batch: Tensor) -> bool:
-        """Whether more than half of the batch's classes lie nearest to their own centroid; as published, always."""
+    def _arrived(self, batch: Tensor) -> Tensor:
+        """(K,) which classes of the batch lie within half of the way from their own centroid to its nearest other."""
         if self.gate == "published":
-            return True
-        nearest = (batch @ self.centroids.T).argmax(1)
-        own = nearest == torch.arange(len(batch), device=batch.device)
-        return bool(own[batch.any(1)].float().mean() > 0.5)
+            return batch.any(1)
+        nearest = (self.centroids @ self.centroids.T).fill_diagonal_(-1).amax(1).clamp_min(-1)
+        return (batch * self.centroids).sum(1) > ((1 + nearest) / 2).sqrt()  # the cosine of half of the angle
 
-    def _places(self, direction: Tensor, labels: Tensor, *, push: bool) -> Tensor:
+    def _places(self, direction: Tensor, labels: Tensor, *, push: Tensor) -> Tensor:
         distance = self.distance(direction, self.centroids)
         own = F.one_hot(labels, len(self.centroids)).bool()
         pull = distance[own]
-        if self.alpha <= self.alpha_min or not push:
+        if self.alpha <= self.alpha_min:
             return pull.mean()
         hard = distance.masked_fill(own, torch.inf).amin(1)
         easy = distance.masked_fill(own, 0).sum(1) / len(self.centroids)
-        return (pull - hard - easy).mean()
+        return (pull - push[labels] * (hard + easy)).mean()
 
 
 def spread(classes: int, dim: int) -> Tensor:
@@ -174,7 +175,7 @@ class CentroidsAndClasses(ReadsFeatures):
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """The row of the nearest centroid, (N,), and the confidence A_D(k) in [0, 1], (N,): large = sure."""
+    """The row of the nearest centroid, (N,), and the confidence in it, in [0, 1], (N,): large = sure."""
 
     rows: Tensor
     confidence: Tensor
@@ -183,17 +184,22 @@ class Nearest:
 def nearest_centroid(embedding: Embedding, centroids: Tensor) -> Nearest:
     """Classify directions by the nearest of (K, D) unit centroids.
 
-    The confidence is the expected cosine to where the picture's class lies. It compares across dimensions; it is not
-    yet the probability of being right: calibrate it on held-out pictures.
+    The confidence is the expected cosine between the picture's place and that centroid c, and nothing below 0:
+
+        E[z·c] = A_D(k) μ·c
+
+    It is small where the belief is wide, and where its middle lies between the classes or off them all. It compares
+    across dimensions; it is not yet the probability of being right: calibrate it on held-out pictures.
 
     >>> belief = VonMisesFisher(torch.tensor([[0.6, 0.8]]), torch.tensor([1.1594]))
     >>> nearest_centroid(belief, torch.eye(2))
-    Nearest(rows=tensor([1]), confidence=tensor([0.5000]))
+    Nearest(rows=tensor([1]), confidence=tensor([0.4000]))
     """
     belief = VonMisesFisher.of(embedding, asker="nearest centroid").checked()
     if centroids.ndim != 2 or centroids.shape[1] != belief.dim or not len(centroids):
         raise InputError("centroids", expected=f"(K, {belief.dim})", got=str(tuple(centroids.shape)))
-    return Nearest((belief.direction @ centroids.to(belief.dtype).T).argmax(1), belief.confidence)
+    cosine, row = (belief.direction @ centroids.to(belief.dtype).T).max(1)
+    return Nearest(row, belief.confidence * cosine.clamp(0, 1))
 
 
 def class_centroids(embedding: Embedding, labels: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def test_nearest_ignores_uncertainty() -> None:
 
 
 def finding(kind: str, label: str) -> Finding:
-    return Finding(Answer(kind, None, 0.5), 0.0, (Match("i", label, 0.9, 0.1),), True)  # type: ignore[arg-type]
+    return Finding(Answer(kind, None, 0.5), 0.0, None, (Match("i", label, 0.9, 0.1),), True)  # type: ignore[arg-type]
 
 
 def test_what_counts_as_wrong() -> None:

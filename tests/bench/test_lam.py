@@ -8,10 +8,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from howsure import data
-from howsure.bench.lam import FAR, Seen, Sets, judge, see, told
+from howsure.bench.lam import FAR, Seen, Sets, judge, judged, see, told
 from howsure.data import ArrayImages
 from howsure.embedder import Embedder
 from howsure.embeddings import Point
+from howsure.posteriors import dropout, ensemble
 from howsure.recipe import recipe_for
 from howsure.train import train
 from howsure.train.post_hoc import fit_laplace
@@ -41,6 +42,8 @@ def test_what_is_known_of_digits_and_noise(embedder: Embedder, sets: Sets) -> No
     assert found["novelty.auroc"] == pytest.approx(found["variance.two_sided.auroc"], abs=1e-3)
     assert found["knn50_features.auroc"] > 0.8
     assert found["top1_distance.r_auroc"] == pytest.approx(1 - judged_backwards(embedder, sets), abs=1e-9)
+    assert 0.5 < found["beliefs.recall_at_1"] <= 1
+    assert 0 <= found["ambiguity.r_auroc_beliefs"] <= 1
     assert found["ausc"] == pytest.approx(1 - found["ambiguity.aurc"])
     assert 0 <= found["votes.ece"] <= 1
     assert found["ece"] < 0.2
@@ -90,3 +93,27 @@ def test_features_and_beliefs_belong_together(embedder: Embedder, sets: Sets) ->
     seen = see(embedder, sets.test)
     assert torch.equal(embedder.head(seen.features[:10]).mean, seen.belief[:10].mean)
     assert seen.labels.tolist() == list(sets.test.labels)
+
+
+def test_one_network_of_many_gives_the_features(embedder: Embedder, sets: Sets) -> None:
+    plain = embedder.with_head(embedder.head.single)
+    other = train(sets.training, recipe_for("digits").but(backbone="mlp", epochs=1, dim=3, seed=1)).embedder
+    some = sets.test.subset(range(40))
+    wanted = see(plain, some).features
+    joined = see(ensemble.join([plain, other], sets.test), some)
+    assert torch.equal(joined.features, wanted)
+    assert len(joined.belief.by_draw()) == 2
+    dropped = see(dropout.drawn(plain, 4, rate=0.5), some)
+    kept = dropped.features != 0
+    assert torch.allclose(dropped.features[kept], 2 * wanted[kept])
+
+
+def test_networks_that_are_many_are_judged_like_one(embedder: Embedder, sets: Sets) -> None:
+    found = judged(dropout.drawn(embedder.with_head(embedder.head.single), 4), sets)
+    assert all(np.isfinite(value) for value in found.metrics.values())
+    assert {"ambiguity.auroc", "ambiguity.r_auroc", "ausc_lam", "ece", "votes.ece"} <= set(found.metrics)
+    assert found.metrics["base_rate"] == pytest.approx(200 / (200 + len(sets.test)))
+    assert set(found.curves) == {"roc", "risk", "reliability"}
+    heights = found.curves["roc"]["ambiguity"]
+    assert np.mean(heights) == pytest.approx(found.metrics["ambiguity.auroc"], abs=0.02)
+    assert sum(found.curves["reliability"]["count"]) == len(sets.test)

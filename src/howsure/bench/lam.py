@@ -6,7 +6,7 @@ The model's own scores stand beside those that any network offers for free, in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -15,24 +15,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from howsure import metrics
+from howsure.bench.curves import Curves, reliability_points, risk_points, roc_points
 from howsure.bench.evaluation import neighbours
+from howsure.bench.metric import defined
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, places
+from howsure.heads import PosteriorHead
 from howsure.heads.last_layer import LastLayerLaplace
-from howsure.numerics.conformal import two_sided_p
+from howsure.numerics.conformal import Usual
 from howsure.numerics.logistic import fit_logistic
 from howsure.posteriors import laplace
 from howsure.posteriors.fitting import pixel_batches
 from howsure.recipe import Recipe
 from howsure.train.validation import validation_split
 
-__all__ = ["Seen", "Sets", "judge", "see", "told"]
+__all__ = ["Judged", "Seen", "Sets", "judge", "judged", "see", "told"]
 
 ANCHORS = 5_000  # training pictures that baselines look at
 FAR = 50
 COMPONENTS = 128
 DRAWS = 100
+BINS = 20
+DRAWN = ("novelty", "ambiguity", "top1_distance", "knn50_features")  # scores of which curves are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +51,7 @@ class Sets:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a network makes of pictures: beliefs, and the features they come from."""
+    """What a network makes of pictures: beliefs, and the features they come from; of several networks, the first's."""
 
     belief: Embedding
     features: Tensor  # (N, M)
@@ -58,23 +63,45 @@ class Seen:
         return places(self.belief)
 
 
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Every number about a model, and the curves behind some of them."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    curves: Curves = field(default_factory=dict)
+
+
 def see(embedder: Embedder, images: ImageSet) -> Seen:
-    """One pass over pictures."""
+    """One pass over pictures, with one network or with many."""
     beliefs, features = [], []
+    # The features are what the head of one network reads, wherever that network is.
+    head = embedder.head.single if isinstance(embedder.head, PosteriorHead) else embedder.head
+    read: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
     embedder.eval()
-    with torch.no_grad():
-        for pixels in pixel_batches(embedder, images):
-            features.append(embedder.backbone(pixels))
-            beliefs.append(embedder.head(features[-1]))
+    try:
+        with torch.no_grad():
+            for pixels in pixel_batches(embedder, images):
+                read.clear()
+                beliefs.append(embedder.head(embedder.backbone(pixels)))
+                features.append(read[0])
+    finally:
+        hook.remove()
     return Seen(cat(beliefs), torch.cat(features), np.array(images.labels, dtype=str))
 
 
 def judge(embedder: Embedder, sets: Sets, *, seed: int = 0) -> dict[str, float]:
+    """The numbers of `judged`."""
+    return judged(embedder, sets, seed=seed).metrics
+
+
+def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
     """Every number of the published table, by its own convention and by the correct one, and more.
 
-    `SCORE.auroc` and the like: pictures of another kind, positive, against test pictures. `SCORE.two_sided.auroc`: the
-    same of the conformal p-value of the score among held-out training pictures. `SCORE.r_auroc`: does the score say
-    that the nearest neighbour of a test picture, leave-one-out by places, is wrong?
+    `SCORE.auroc` and the like: pictures of another kind, positive, against test pictures; `base_rate` is their share.
+    `SCORE.two_sided.auroc`: the same of the conformal p-value of the score among held-out training pictures.
+    `SCORE.r_auroc`: does the score say that the nearest neighbour of a test picture, leave-one-out by places, is wrong?
+    `beliefs.*`: retrieval by whole beliefs, as an index does it, and `SCORE.r_auroc_beliefs` for its errors.
     """
     recipe = Recipe.of(embedder.card["recipe"])
     rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
@@ -85,21 +112,32 @@ def judge(embedder: Embedder, sets: Sets, *, seed: int = 0) -> dict[str, float]:
     )
     near = neighbours(test.place, test.place, leave_one_out=True)
     relevant = test.labels[near.positions] == test.labels[:, None]
+    right = relevant[:, 0]
     found = _retrieval(relevant, test.labels)
+    found["base_rate"] = len(foreign.labels) / (len(foreign.labels) + len(test.labels))
+    curves: Curves = {"roc": {}, "risk": {}}
+    told_scores = {}
     for name, score in told(embedder, anchors).items():
         usual, ours, theirs = (score(seen).double() for seen in (known, test, foreign))
+        told_scores[name] = ours
         found |= _detection(name, ours, theirs)
-        usual = usual.sort().values
-        found |= _detection(f"{name}.two_sided", -two_sided_p(ours, usual), -two_sided_p(theirs, usual))
-        found[f"{name}.r_auroc"] = metrics.r_auroc(ours, relevant[:, 0])
-        found[f"{name}.aurc"] = metrics.aurc(ours, ~relevant[:, 0])
+        held_out = Usual.of(usual)
+        found |= _detection(f"{name}.two_sided", -held_out.p(ours), -held_out.p(theirs))
+        found |= _foreseen(name, ours, right)
+        if name in DRAWN:
+            curves["roc"][name] = roc_points(ours, theirs)
+            curves["risk"][name] = risk_points(ours, ~right)
     if test.belief.novelty is not None and foreign.belief.novelty is not None:
-        found |= _detection("novelty", test.belief.novelty.double(), foreign.belief.novelty.double())
+        ours, theirs = test.belief.novelty.double(), foreign.belief.novelty.double()
+        found |= _detection("novelty", ours, theirs)
+        curves["roc"]["novelty"] = roc_points(ours, theirs)
     if (test.belief.uncertainty > 0).any():
-        found |= _selective(test, known, near.positions[:, 0], relevant[:, 0])
-    if isinstance(embedder.head, LastLayerLaplace):
-        found |= _votes(embedder, sets.test, test.labels, seed=seed)
-    return found
+        found |= _by_beliefs(test, told_scores)
+        probability = _probability(test, known)
+        found |= _selective(test, probability, near.positions[:, 0], right)
+        curves["reliability"] = reliability_points(probability, right)
+    found |= _votes(embedder, sets.test, test, seed=seed)
+    return Judged(found, curves)
 
 
 def told(embedder: Embedder, anchors: Seen) -> dict[str, Callable[[Seen], Tensor]]:
@@ -109,7 +147,7 @@ def told(embedder: Embedder, anchors: Seen) -> dict[str, Callable[[Seen], Tensor
         own["ambiguity"] = lambda seen: seen.belief.uncertainty
         own["std_sum"] = lambda seen: seen.belief.variance.sqrt().sum(-1)
     if isinstance(head := embedder.head, LastLayerLaplace):
-        own["variance"] = lambda seen: head.raw_variance(seen.features)
+        own["variance"] = lambda seen: head.raw_variance(seen.features).log()
     return own | {
         "top1_distance": partial(_far, anchors=anchors.place.mean, nth=1, of=lambda seen: seen.place.mean),
         "knn50_embedding": partial(_far, anchors=anchors.place.mean, nth=FAR, of=lambda seen: seen.place.mean),
@@ -151,6 +189,14 @@ def _retrieval(relevant: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     return {"recall_at_1": metrics.recall_at_k(relevant, 1), **maps}
 
 
+def _by_beliefs(test: Seen, scores: dict[str, Tensor]) -> dict[str, float]:
+    """Retrieval by the expected squared distance of whole beliefs, and which scores foresee its errors."""
+    near = neighbours(test.belief, test.belief, leave_one_out=True)
+    relevant = test.labels[near.positions] == test.labels[:, None]
+    found = {f"beliefs.{name}": value for name, value in _retrieval(relevant, test.labels).items()}
+    return found | {f"{name}.r_auroc_beliefs": metrics.r_auroc(ours, relevant[:, 0]) for name, ours in scores.items()}
+
+
 def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
     score = torch.cat([known, foreign]).cpu().numpy()
     positive = np.arange(len(score)) >= len(known)
@@ -162,16 +208,31 @@ def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
     }
 
 
-def _selective(test: Seen, known: Seen, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:
-    """AUSC by both conventions, and ECE of the probability that the nearest neighbour is right.
+def _foreseen(name: str, score: Tensor, right: np.ndarray) -> dict[str, float]:
+    """How well a score tells which answers are wrong; what the data do not define is left out."""
+    found = {
+        "aurc": partial(metrics.aurc, score, ~right),
+        "r_auroc": partial(metrics.r_auroc, score, right),
+        "kendall": partial(metrics.kendall_over_bins, score, right, bins=BINS),
+    }
+    measured = {what: defined(what, measure, "").value for what, measure in found.items()}
+    return {f"{name}.{what}": value for what, value in measured.items() if value is not None}
 
-    The probability is a logistic of the log of the ambiguity, fitted on held-out training pictures.
+
+def _probability(test: Seen, known: Seen) -> np.ndarray:
+    """P(the nearest neighbour is right): a logistic of the log of the ambiguity, fitted on held-out training pictures.
+
+    Draws that agree to the last bit leave no ambiguity, but also no infinity.
     """
-    deviation = test.belief.variance.sqrt().mean(-1).numpy()
     near = neighbours(known.place, known.place, leave_one_out=True, depth=1)
     usual = known.labels[near.positions[:, 0]] == known.labels
-    sure = [-np.log(seen.belief.uncertainty.double().numpy()[:, None]) for seen in (known, test)]
-    probability = fit_logistic(sure[0], usual).probability(sure[1])
+    sure = [-np.log(seen.belief.uncertainty.double().clamp_min(1e-30).numpy()[:, None]) for seen in (known, test)]
+    return fit_logistic(sure[0], usual).probability(sure[1])
+
+
+def _selective(test: Seen, probability: np.ndarray, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:
+    """AUSC by both conventions, and how honest the probability is that the nearest neighbour is right."""
+    deviation = test.belief.variance.sqrt().mean(-1).numpy()
     return {
         "ausc": 1 - metrics.aurc(test.belief.uncertainty, ~right),
         "ausc_lam": metrics.lam_ausc(deviation + deviation[nearest], right),
@@ -180,23 +241,31 @@ def _selective(test: Seen, known: Seen, nearest: np.ndarray, right: np.ndarray) 
     }
 
 
-def _votes(embedder: Embedder, images: ImageSet, labels: np.ndarray, *, seed: int) -> dict[str, float]:
-    """ECE of the share of draws that agree with the most frequent label of the nearest neighbour, both conventions."""
-    drawn = see(laplace.drawn(embedder, DRAWS, seed=seed), images).belief
-    codes = np.unique(labels, return_inverse=True)[1]
+def _votes(embedder: Embedder, images: ImageSet, test: Seen, *, seed: int) -> dict[str, float]:
+    """ECE of the share of draws that agree with the most frequent label of the nearest neighbour, both conventions.
+
+    Of a last-layer posterior a hundred networks are drawn; others vote as many as they are, and one does not.
+    """
+    drawn = test.belief
+    if isinstance(embedder.head, LastLayerLaplace):
+        drawn = see(laplace.drawn(embedder, DRAWS, seed=seed), images).belief
+    draws = drawn.by_draw()
+    if len(draws) == 1:
+        return {}
+    codes = np.unique(test.labels, return_inverse=True)[1]
     count = np.zeros((len(codes), codes.max() + 1))
-    for draw in drawn.by_draw():
-        found = np.concatenate([_nearest(draw.mean, start) for start in range(0, len(draw), 1_000)])
+    for draw in draws:
+        found = np.concatenate([_nearest(draw.place, start) for start in range(0, len(draw), 1_000)])
         count[np.arange(len(codes)), codes[found]] += 1
-    share, right = count.max(1) / DRAWS, count.argmax(1) == codes
+    share, right = count.max(1) / len(draws), count.argmax(1) == codes
     votes = {"votes.recall_at_1": float(right.mean()), "votes.ece": metrics.ece(share, right, bins=10)}
     return votes | ({"votes.ece_lam": metrics.lam_ece(share, right)} if (share < 1).any() else {})
 
 
 def _nearest(place: Tensor, start: int) -> np.ndarray:
-    """The nearest other row of a thousand unit rows."""
+    """The nearest other row of each of a thousand rows."""
     part = place[start : start + 1_000]
-    similarity = part @ place.T
+    similarity = part @ place.T - place.square().sum(1) / 2  # largest where the distance is least
     similarity[torch.arange(len(part)), torch.arange(start, start + len(part))] = -torch.inf
     row: np.ndarray = similarity.argmax(1).numpy()
     return row

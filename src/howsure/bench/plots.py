@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Plane", "map_figure", "reliability_figure", "require_matplotlib", "risk_coverage_figure", "svg"]
+__all__ = ["Plane", "canvas", "map_figure", "reliability_figure", "require_matplotlib", "risk_coverage_figure", "svg"]
 
 # Colours that stand for CSS variables of the page; no figure uses them for anything else.
 INK = "#010203"
 SERIES = ("#010a01", "#010a02", "#010a03", "#010a04")
 _MEANING = {INK: "currentColor"} | {colour: f"var(--series-{i})" for i, colour in enumerate(SERIES, 1)}
-_DASHES = ("-", "--", "-.", ":")  # lines differ in more than colour
+DASHES = ("-", "--", "-.", ":")  # lines differ in more than colour
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
+    "svg.hashsalt": "howsure",  # the same figure is the same text
     "axes.spines.top": False,
     "axes.spines.right": False,
     "font.size": 10,
@@ -68,7 +69,7 @@ def reliability_figure(curve: Reliability, *, name: str = "reliability") -> str:
 
     Bars are 95 % intervals of each share (Jeffreys).
     """
-    figure, axes = _canvas("said: mean probability", "happened: share")
+    figure, axes = canvas("said: mean probability", "happened: share")
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5)
     hits = curve.accuracy * curve.count
     low, high = beta.ppf([[0.025], [0.975]], hits + 0.5, curve.count - hits + 0.5)
@@ -81,8 +82,8 @@ def reliability_figure(curve: Reliability, *, name: str = "reliability") -> str:
 
 def risk_coverage_figure(curves: Mapping[str, RiskCoverage], *, max_error: float, name: str = "risk") -> str:
     """The error among the answers when only the surest share is answered; low is good."""
-    figure, axes = _canvas("coverage: share of queries answered", "error among answers")
-    for (curve_name, curve), colour, dash in zip(curves.items(), SERIES, _DASHES, strict=False):
+    figure, axes = canvas("coverage: share of queries answered", "error among answers")
+    for (curve_name, curve), colour, dash in zip(curves.items(), SERIES, DASHES, strict=False):
         axes.plot(curve.coverage, curve.risk, dash, color=colour, linewidth=1.6, label=curve_name)
     axes.axhline(max_error, color=INK, linewidth=0.8, alpha=0.6)
     axes.annotate(
@@ -98,7 +99,7 @@ def map_figure(gallery: Embedding, labels: np.ndarray, unknown: Embedding, *, na
 
     Circles show one standard deviation of each belief, where there is any.
     """
-    figure, axes = _canvas("first principal axis", "second principal axis")
+    figure, axes = canvas("first principal axis", "second principal axis")
     plane = Plane.of(gallery)
     for belief, colour, marker, what in ((gallery, SERIES[0], ".", "gallery"), (unknown, SERIES[1], "x", "unknown")):
         places = plane.places(belief)
@@ -134,7 +135,8 @@ def svg(figure: Figure, *, name: str) -> str:
     return text
 
 
-def _canvas(across: str, up: str) -> tuple[Figure, Axes]:
+def canvas(across: str, up: str) -> tuple[Figure, Axes]:
+    """An empty figure in the style of the page, with words for its two axes."""
     import matplotlib
     from matplotlib.figure import Figure
 

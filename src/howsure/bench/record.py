@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from howsure import __version__
 from howsure.files import write_whole
 
-__all__ = ["versions", "write_record"]
+__all__ = ["commit", "versions", "write_record"]
 
 
 def versions() -> dict[str, str]:
@@ -25,6 +26,21 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
+
+
+def commit() -> str | None:
+    """The commit of these very files, with `-dirty` if some were changed since; None outside a working copy."""
+    here = Path(__file__)
+    try:
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)  # a working copy of something else may be around
+        return _git(here.parent, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def write_record(file: Path, record: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from howsure import __version__
-from howsure.cli import calibrate, demo, embed, ensemble, evaluate, index, laplace, search, train, verify
+from howsure.cli import bench, calibrate, demo, embed, ensemble, evaluate, index, laplace, search, train, verify
 from howsure.errors import HowsureError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("search")(search.search)
 app.command("verify")(verify.verify)
 app.command("embed")(embed.embed)
 app.command("evaluate")(evaluate.evaluate)
+app.add_typer(bench.bench, name="bench")
 
 
 @app.callback()

@@ -1,0 +1,205 @@
+"""A published table as data: what it measures, what was printed, and which runs it takes to stand beside it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from howsure.bench.entries import Entry, read_entries
+from howsure.errors import InputError
+
+__all__ = ["Baseline", "Cell", "Column", "Row", "Settled", "Table", "table_named", "table_names"]
+
+SHIPPED = Path(__file__).parent / "tables"
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Column(_Plain):
+    """A column. Of its metrics the first that a record holds counts; `{score}` stands for each score of the row."""
+
+    words: str
+    metrics: tuple[str, ...]
+    better: Literal["high", "low"]
+    group: str = ""
+    convention: str
+    chance: float | str | None = None  # what guessing reaches: a number, or the metric that holds it
+    comparable: bool = True  # False where the published column has other data behind it
+
+
+class Row(_Plain):
+    """A method, and what was printed about it, digit by digit; a row that was never published has nothing there."""
+
+    words: str
+    published: Mapping[str, str] = {}
+    note: str = ""
+
+
+class Baseline(_Plain):
+    """A score that needs no training of its own, read off the records of one method."""
+
+    words: str
+    method: str
+    score: str
+
+
+class Settled(_Plain):
+    """A condition that the paper does not name: that at which one row comes nearest to its published number.
+
+    `metric` has `{}` in the place of the condition.
+    """
+
+    metric: str
+    row: str
+    column: str
+
+
+class Table(_Plain):
+    """A table: where its pictures come from, its columns and its rows, in the order in which they are shown."""
+
+    name: str
+    file: Path
+    title: str
+    source: str
+    experiment: str  # a key of howsure.bench.experiments.EXPERIMENTS
+    recipe: str  # recipes/NAME.toml, beside the table or shipped
+    data: Mapping[str, str]  # a source of pictures for every role
+    classes: Mapping[str, tuple[int, int]] = {}  # for some roles only classes from a to b, in alphabetical order
+    seeds: tuple[int, ...]
+    quick_every: int = Field(ge=1)  # a quick run takes one picture in so many
+    scores: tuple[str, ...] = ("novelty", "ambiguity")
+    columns: Mapping[str, Column]
+    rows: Mapping[str, Row]
+    baselines: tuple[Baseline, ...] = ()
+    settled: Mapping[str, Settled] = {}
+    notes: tuple[str, ...] = ()
+
+    def entries(self, *, seed: int, quick: bool = False) -> dict[str, Entry]:
+        """How the model of each row is made."""
+        found = read_entries(self.recipe, beside=self.file.parent, seed=seed, quick=quick)
+        missing = [name for name in self.rows if name not in found]
+        if missing:
+            raise InputError(f"recipes {self.recipe}", expected=f"all rows of {self.name}", got=f"no {missing[0]}")
+        return {name: found[name] for name in self.rows}
+
+    def cells(self, methods: Iterable[str] | None = None, seeds: Sequence[int] | None = None) -> list[Cell]:
+        """The runs of these rows, or of all, and of those whose models they start from; these come first."""
+        seeds = tuple(sorted(set(self.seeds if seeds is None else seeds)))
+        entries = self.entries(seed=0)
+        wanted: set[str] = set()
+        for name in self.rows if methods is None else methods:
+            self._check_row(name)
+            wanted |= {name, *_starts(entries, name)}
+        order = sorted(
+            wanted, key=lambda name: (len(_starts(entries, name)), entries[name].joins, [*self.rows].index(name))
+        )
+        made = [(name, [seeds] if entries[name].joins else [(seed,) for seed in seeds]) for name in order]
+        return [Cell(name, group) for name, groups in made for group in groups if _enough(entries[name], group)]
+
+    def _check_row(self, name: str) -> None:
+        if name not in self.rows:
+            raise InputError(
+                "method", expected=" or ".join(self.rows), got=repr(name), fix=_meant(name, list(self.rows))
+            )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a method with a seed, or with all of them where networks are joined."""
+
+    method: str
+    seeds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Of its record and of its model.
+
+        >>> Cell("point", (0,)).name, Cell("ensemble", (0, 1)).name
+        ('point-seed-0', 'ensemble-seeds-0-1')
+        """
+        return f"{self.method}-seed{'s' * (len(self.seeds) > 1)}-{'-'.join(map(str, self.seeds))}"
+
+
+def table_names() -> list[str]:
+    """The tables that come with the package."""
+    return sorted(file.stem for file in SHIPPED.glob("*.toml"))
+
+
+def table_named(name: str | Path) -> Table:
+    """A shipped table, or one in a TOML file of your own."""
+    file = Path(name) if str(name).endswith(".toml") else SHIPPED / f"{name}.toml"
+    if not file.is_file():
+        known = table_names()
+        raise InputError(
+            "table",
+            expected=f"{', '.join(known)}, or a TOML file",
+            got=str(name),
+            fix=_meant(str(name), known),
+        )
+    keys = _keys(file)
+    try:
+        table = Table.model_validate({"name": file.stem, "recipe": file.stem} | keys | {"file": file})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"table {file}: {where}", expected=first["msg"].lower(), got=repr(first["input"])) from error
+    _check_names(table)
+    return table
+
+
+def _keys(file: Path) -> dict[str, Any]:
+    """`extends` starts from another table; of its columns single keys can be changed, everything else is replaced."""
+    try:
+        keys = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"table {file}", expected="TOML", got=str(error)) from error
+    base = keys.pop("extends", None)
+    if base is None:
+        return keys
+    beside = file.parent / f"{base}.toml"
+    under = _keys(beside if beside.is_file() else SHIPPED / f"{base}.toml")
+    columns = dict(under["columns"])
+    for name, column in keys.get("columns", {}).items():
+        columns[name] = columns.get(name, {}) | column
+    return under | keys | {"columns": columns}
+
+
+def _check_names(table: Table) -> None:
+    """Every name that one part of a table uses for another must be there."""
+    used = [(f"rows.{name}", "columns", column) for name, row in table.rows.items() for column in row.published]
+    used += [(f"settled.{name}", "columns", settled.column) for name, settled in table.settled.items()]
+    used += [(f"settled.{name}", "rows", settled.row) for name, settled in table.settled.items()]
+    used += [(f"baseline {baseline.words}", "rows", baseline.method) for baseline in table.baselines]
+    for where, what, name in used:
+        known = list(getattr(table, what))
+        if name not in known:
+            raise InputError(
+                f"table {table.file}: {where}", expected=f"one of its {what}", got=name, fix=_meant(name, known)
+            )
+
+
+def _starts(entries: Mapping[str, Entry], name: str) -> list[str]:
+    """The rows whose models this one starts from, nearest first."""
+    start = entries[name].start
+    if start is None:
+        return []
+    if start not in entries:
+        raise InputError(f"recipe of {name}", expected="a row of the table to start from", got=start)
+    return [start, *_starts(entries, start)]
+
+
+def _enough(entry: Entry, seeds: tuple[int, ...]) -> bool:
+    return len(seeds) > 1 if entry.joins else bool(seeds)
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else ""

@@ -1,0 +1,114 @@
+"""The report on all tables: a page each, and one that leads to them; made of records alone, nothing is run.
+
+Every page is one file that fetches nothing. Beside each HTML page there is the same table as Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from howsure import __version__
+from howsure.bench import report
+from howsure.bench.plan import Table
+from howsure.bench.report import Column, Html
+from howsure.bench.standing import VERDICTS, Record, Standing, Value, read_records, standing
+from howsure.bench.table_figures import curve_figures, dots_figure
+from howsure.bench.tabulate import RULE, heading, markdown, notes, shown_lines
+from howsure.errors import InputError
+from howsure.files import write_whole
+
+__all__ = ["write_site"]
+
+GOOD = {"beaten": "good", "reached": "good", "not reached": "bad"}
+
+
+def write_site(tables: Sequence[Table], results: Path, out: Path) -> list[Path]:
+    """Write the pages of all tables that have a record below `results`; a table without one is named, not estimated."""
+    found = [standing(table, read_records(table, results / table.name)) for table in tables]
+    run = [one for one in found if any(one.records.values())]
+    if not run:
+        raise InputError("results", expected=f"records below {results}", got="none", fix="howsure bench TABLE")
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for one in run:
+        for suffix, text in (("html", _page(one)), ("md", markdown(one))):
+            written.append(out / f"{one.table.name}.{suffix}")
+            write_whole(written[-1], text.encode())
+    index = out / "index.html"
+    write_whole(index, _index(found).encode())
+    return [index, *written]
+
+
+def _index(found: Sequence[Standing]) -> str:
+    columns = [Column("table"), Column("runs"), *(Column(verdict, "published numbers") for verdict in VERDICTS)]
+    rows = []
+    for one in found:
+        runs = sum(map(len, one.records.values()))
+        link = Html(f'<a href="{one.table.name}.html">{report.html(one.table.title)}</a>') if runs else one.table.title
+        counts = [one.count(verdict) if runs else "-" for verdict in VERDICTS]  # type: ignore[arg-type]
+        rows.append([link, runs or "not run", *counts])
+    return report.page(
+        "howsure: published tables, run again",
+        report.paragraph("Every number comes from a record that is kept with its recipe, seed, versions and commit."),
+        report.paragraph(RULE),
+        report.section("All tables", report.table(columns, rows, caption="Verdicts on published numbers, by table.")),
+        report.paragraph(f"Made by howsure {__version__}.", kind="soft"),
+    )
+
+
+def _page(found: Standing) -> str:
+    table, printed, further = found.table, found.published_columns(), found.further_columns()
+    parts: list[object] = [
+        report.paragraph(Html('<a href="index.html">All tables</a>')),
+        report.paragraph(f"{found.verdicts().capitalize()}.", kind="lead"),
+        report.paragraph(f"Published: {table.source}."),
+        report.paragraph(RULE, kind="soft"),
+    ]
+    if printed:
+        caption = "Ours above, the published number and the verdict below. Arrows point to where it is better."
+        parts.append(report.section("Beside the published numbers", _table(found, printed, caption=caption)))
+        parts.append(
+            report.section("The same as dots", report.figures(*(dots_figure(found, name) for name in printed)))
+        )
+    if further:
+        caption = "Columns without published numbers, by the correct conventions. Arrows point to where it is better."
+        parts.append(report.section("Further columns", _table(found, further, caption=caption)))
+    if curves := curve_figures(found):
+        parts.append(report.section("Curves", report.figures(*curves)))
+    conventions = {table.columns[name].words: table.columns[name].convention for name in (*printed, *further)}
+    parts.append(report.section("What the columns are", report.facts(conventions)))
+    parts.append(report.section("Notes", *(report.paragraph(note) for note in notes(found))))
+    parts.append(report.section("How this was made", _made(found)))
+    return report.page(table.title, *parts)
+
+
+def _table(found: Standing, names: Sequence[str], *, caption: str) -> Html:
+    columns = [Column(""), *(Column(heading(found, name), found.table.columns[name].group) for name in names)]
+    lines = shown_lines(found, names)
+    rows = [[line.words, *(_cell(line.values.get(name, Value())) for name in names)] for line in lines]
+    return report.table(columns, rows, caption=caption)
+
+
+def _cell(value: Value) -> object:
+    """Ours, what was printed, and the verdict, a line each; a number and its deviation stay together."""
+    ours, printed = (text.replace(" ", "\N{NO-BREAK SPACE}") for text in (value.ours, value.published))
+    if not printed:
+        return ours
+    verdict = f'<span class="{GOOD.get(value.verdict, "soft")}">{report.html(value.verdict)}</span>'
+    return Html(f'{report.html(ours)}<br><span class="soft">{report.html(printed)}</span><br>{verdict}')
+
+
+def _made(found: Standing) -> Html:
+    records: list[Record] = [record for kept in found.records.values() for record in kept]
+    commits = {str(record.get("commit")) for record in records}
+    versions = {f"{name} {version}" for record in records for name, version in record["versions"].items()}
+    spent = sum(record.get("seconds", {}).get("cpu", 0.0) for record in records)
+    facts = {
+        "runs": len(records),
+        "processor time": f"{spent / 3600:.2f} hours",
+        "versions": ", ".join(sorted(versions)),
+        "commits": ", ".join(sorted(commits)),
+        "data": ", ".join(f"{role}: {source}" for role, source in found.table.data.items()),
+    }
+    return report.facts(facts)

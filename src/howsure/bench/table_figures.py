@@ -1,0 +1,117 @@
+"""Figures of a table: ours beside the published numbers, and the curves that records keep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from howsure.bench import report
+from howsure.bench.curves import GRID
+from howsure.bench.plots import DASHES, INK, SERIES, canvas, reliability_figure, svg
+from howsure.bench.report import Html
+from howsure.bench.standing import Record, Standing, Value, number
+from howsure.metrics import Reliability
+
+__all__ = ["curve_figures", "dots_figure"]
+
+OWN = ("novelty", "ambiguity")
+FREE = {"roc": "knn50_features", "risk": "top1_distance"}
+
+
+def dots_figure(found: Standing, name: str) -> Html:
+    """One column: a dot for our mean, its line one standard deviation long to each side, a diamond for the printed."""
+    column = found.table.columns[name]
+    lines = [line for line in found.lines if line.kind == "method" and (value := line.values[name]) and _has(value)]
+    figure, axes = canvas(f"{column.words}, {column.better} is good", "")
+    figure.set_size_inches(5, 1.1 + 0.36 * len(lines))
+    for place, line in enumerate(reversed(lines)):
+        value = line.values[name]
+        if value.mean is not None:
+            axes.errorbar(value.mean, place, xerr=value.deviation or 0, fmt="o", color=SERIES[0], markersize=6)
+        if value.published:
+            axes.plot(number(value.published), place, "D", color=SERIES[1], markersize=6, fillstyle="none")
+    axes.set_yticks(range(len(lines)), [line.words for line in reversed(lines)])
+    axes.set_ylim(-0.6, len(lines) - 0.4)
+    axes.grid(axis="x", alpha=0.2, color=INK)
+    told = "; ".join(f"{line.words} {_told(line.values[name])}" for line in lines)
+    caption = f"{column.words}. Dots: ours, with one standard deviation over seeds. Diamonds: published."
+    return report.figure(svg(figure, name=f"dots-{name}"), alt=f"{column.words}: {told}", caption=caption)
+
+
+def curve_figures(found: Standing) -> list[Html]:
+    """Curves of every method that keeps them, means over seeds; those of a free score stand beside them."""
+    drawn = [
+        _lines(found, "roc", "known pictures taken for unfamiliar", "unfamiliar pictures found"),
+        _lines(found, "risk", "coverage: share of queries answered", "error among answers"),
+        *_reliability(found),
+    ]
+    return [figure for figure in drawn if figure]
+
+
+def _lines(found: Standing, kind: str, across: str, up: str) -> Html | None:
+    """One line a method, by its own score, and that of the free score of the points."""
+    heights: dict[str, np.ndarray] = {}
+    for name, row in found.table.rows.items():
+        records = found.records.get(name, ())
+        score = next((one for one in OWN if _keeps(records, kind, one)), None)
+        if score:
+            heights[row.words] = _mean(records, kind, score)
+    for free in found.table.baselines:
+        records = found.records.get(free.method, ())
+        if free.score == FREE[kind] and _keeps(records, kind, free.score):
+            heights[f"free: {free.words}"] = _mean(records, kind, free.score)
+    if not heights:
+        return None
+    figure, axes = canvas(across, up)
+    for place, (words, height) in enumerate(heights.items()):
+        colour, dash = SERIES[place % len(SERIES)], DASHES[place // len(SERIES) % len(DASHES)]
+        axes.plot(GRID, height, dash, color=colour, linewidth=1.5, label=f"{words}: {height.mean():.3f}")
+    axes.set(xlim=(0, 1.01), ylim=(0, 1.02 if kind == "roc" else None))
+    axes.legend(frameon=False, labelcolor=INK, fontsize=8)
+    what = {"roc": "Unfamiliar pictures found", "risk": "Error among the surest answers"}[kind]
+    told = "; ".join(f"{words} {height.mean():.3f}" for words, height in heights.items())
+    good = "high" if kind == "roc" else "low"
+    return report.figure(
+        svg(figure, name=f"{kind}-curves"),
+        alt=f"{what}, mean height of each curve: {told}",
+        caption=f"{what}, means over seeds; {good} is good. The number is the mean height of the curve.",
+    )
+
+
+def _reliability(found: Standing) -> list[Html]:
+    """Of the first seed of each method that has probabilities."""
+    drawn = []
+    for name, row in found.table.rows.items():
+        kept = next((record["curves"]["reliability"] for record in found.records.get(name, ()) if _sure(record)), None)
+        if kept:
+            curve = Reliability(*(np.array(kept[part]) for part in ("confidence", "accuracy", "count")))
+            drawn.append(
+                report.figure(
+                    reliability_figure(curve, name=f"reliability-{name}"),
+                    alt=f"Reliability of {row.words}: share right against probability, {len(curve.count)} bins",
+                    caption=f"{row.words}: P(the nearest neighbour is right), first seed. Bars: 95 % intervals.",
+                )
+            )
+    return drawn
+
+
+def _sure(record: Record) -> bool:
+    return bool(record.get("curves", {}).get("reliability"))
+
+
+def _keeps(records: Sequence[Record], kind: str, score: str) -> bool:
+    return bool(records) and all(score in record.get("curves", {}).get(kind, {}) for record in records)
+
+
+def _mean(records: Sequence[Record], kind: str, score: str) -> np.ndarray:
+    return np.mean([record["curves"][kind][score] for record in records], axis=0)
+
+
+def _has(value: Value) -> bool:
+    return (value.mean is not None and math.isfinite(value.mean)) or bool(value.published)
+
+
+def _told(value: Value) -> str:
+    return f"{value.ours}, published {value.published or 'nothing'}"

@@ -1,0 +1,109 @@
+"""One run of a table: its pictures and its model, trained, read, or resumed where it was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from howsure import data
+from howsure.bench.entries import Entry
+from howsure.bench.plan import Cell, Table
+from howsure.data import ImageSet
+from howsure.embedder import Embedder
+from howsure.errors import InputError
+from howsure.index.lock import WriterLock
+from howsure.posteriors import dropout, ensemble
+from howsure.train import Epoch, Step, fit_laplace, train
+from howsure.train.state import CHECKPOINT
+
+__all__ = ["Work"]
+
+ALIGNING = 2_000  # pictures by which the members of an ensemble find common axes
+POLL = 0.5  # seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A run of `table`, below `folder`; `tell` hears which share of the training is done."""
+
+    table: Table
+    cell: Cell
+    folder: Path
+    quick: bool = False
+    tell: Callable[[float], None] = lambda share: None
+    resumed: list[str] = field(default_factory=list)  # models that an earlier run began
+
+    @property
+    def seed(self) -> int:
+        """Of everything random that is not training; that of the first member, where networks are joined."""
+        return self.cell.seeds[0]
+
+    @property
+    def entry(self) -> Entry:
+        """How this run's model is made."""
+        return self.entry_of(self.cell.method, self.seed)
+
+    def entry_of(self, method: str, seed: int) -> Entry:
+        """How the model of a row is made."""
+        return self.table.entries(seed=seed, quick=self.quick)[method]
+
+    def pictures(self, role: str) -> ImageSet:
+        """The pictures of a role; in a quick run a few, evenly over the set."""
+        if role not in self.table.data:
+            raise InputError(f"table {self.table.name}: data", expected=role, got=", ".join(self.table.data))
+        images = data.load(self.table.data[role])
+        if role in self.table.classes:
+            first, end = self.table.classes[role]
+            kept = set(images.classes[first:end])
+            images = images.subset([row for row, label in enumerate(images.labels) if label in kept])
+        return images.subset(range(0, len(images), self.table.quick_every)) if self.quick else images
+
+    def embedder(self, images: ImageSet) -> Embedder:
+        """The model of this run."""
+        entry = self.entry
+        if entry.posterior is None:
+            return self.trained(self.cell.method, self.seed, images)
+        start = str(entry.start)
+        if entry.joins:
+            members = [self.trained(start, seed, images) for seed in self.cell.seeds]
+            some = np.random.default_rng(0).permutation(len(images))[:ALIGNING]
+            joined = ensemble.join(members, images.subset(np.sort(some).tolist()))
+            joined.card["recipe"] = members[0].card["recipe"]  # the first says which pictures were held out
+            return joined
+        network = self.trained(start, self.seed, images)
+        if entry.posterior == "dropout":
+            return dropout.drawn(network)
+        return fit_laplace(network, images, structure=entry.structure)  # type: ignore[arg-type]
+
+    def trained(self, method: str, seed: int, images: ImageSet) -> Embedder:
+        """The network of a row, from its last whole epoch on."""
+        entry = self.entry_of(method, seed)
+        start = self.trained(entry.start, seed, images) if entry.start else None
+        with self.model(method, seed) as out:
+            return train(images, entry.recipe, out=out, resume=True, start=start, tell=self.heard).embedder
+
+    @contextmanager
+    def model(self, method: str, seed: int) -> Iterator[Path]:
+        """The folder of a row's network; a run that trains it at this moment is waited for."""
+        name = Cell(method, (seed,)).name
+        out = self.folder / "models" / name
+        out.mkdir(parents=True, exist_ok=True)
+        # The system lets go of the lock when its owner dies, however that happens.
+        while (lock := WriterLock.take(out / "lock")) is None:
+            time.sleep(POLL)
+        try:
+            if (out / CHECKPOINT).exists():
+                self.resumed.append(name)
+            yield out
+        finally:
+            lock.release()
+
+    def heard(self, event: Step | Epoch) -> None:
+        """Pass on what training tells."""
+        if isinstance(event, Step):
+            self.tell((event.epoch - 1 + event.step / event.steps) / event.epochs)

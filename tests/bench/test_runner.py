@@ -1,0 +1,123 @@
+"""Runs in processes of their own: only what is missing, alike to the last digit, stopped and resumed, failed apart."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.tiny import RECIPES, tiny_table, write_result
+from howsure.bench.plan import Cell
+from howsure.bench.runner import Told, discard, make_missing, missing, record_file
+from howsure.errors import InputError
+
+POINT = Cell("point", (0,))
+
+
+def record(folder: Path, cell: Cell = POINT) -> dict[str, Any]:
+    return json.loads(record_file(folder, cell).read_text())
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Told]]:
+    """A whole small table: two networks side by side, then a posterior and both together."""
+    root, told = tmp_path_factory.mktemp("bench"), []
+    table = tiny_table(root)
+    failed = make_missing(table, table.cells(), root / "results", jobs=2, tell=told.append)
+    assert failed == {}
+    return root, told
+
+
+@pytest.mark.slow
+def test_every_run_leaves_a_record(done: tuple[Path, list[Told]]) -> None:
+    root, told = done
+    found = record(root / "results")
+    assert found["recipe"]["seed"] == 0
+    assert found["versions"]["torch"]
+    assert found["seconds"]["cpu"] > 0
+    assert found["metrics"]["recall_at_1"] > 0.3
+    assert record(root / "results", Cell("laplace", (1,)))["metrics"]["novelty.auroc"] > 0
+    assert record(root / "results", Cell("ensemble", (0, 1)))["metrics"]["votes.ece"] >= 0
+    assert [one.what for one in told if one.cell == POINT and one.what != "going"] == ["begun", "made"]
+    assert told[-1].done == told[-1].total == 5
+    assert told[-1].left == 0
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_digits_and_only_what_is_missing_is_made(
+    done: tuple[Path, list[Told]], tmp_path: Path
+) -> None:
+    table = tiny_table(tmp_path)
+    folder, told = tmp_path / "results", []
+    other = done[0] / "results" / "point-seed-1.json"
+    folder.mkdir()
+    (folder / other.name).write_bytes(other.read_bytes())
+    cells = [POINT, Cell("point", (1,))]
+    assert missing(table, cells, folder) == [POINT]
+    assert make_missing(table, cells, folder, jobs=1, tell=told.append) == {}
+    assert {one.cell for one in told} == {POINT}
+    again, before = record(folder), record(done[0] / "results")
+    assert (again["metrics"], again["curves"]) == (before["metrics"], before["curves"])
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_from_its_last_whole_epoch(done: tuple[Path, list[Told]], tmp_path: Path) -> None:
+    table = tiny_table(tmp_path)
+    folder = tmp_path / "results"
+    words = [sys.executable, "-m", "howsure.bench.run_cell", table.file, "point", "0", folder]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    checkpoint = folder / "models" / POINT.name / "checkpoint.safetensors"
+    with child:
+        while not checkpoint.exists() and child.poll() is None:
+            time.sleep(0.005)
+        os.kill(child.pid, signal.SIGKILL)
+    assert child.returncode == -signal.SIGKILL
+    assert missing(table, [POINT], folder) == [POINT]
+    assert make_missing(table, [POINT], folder) == {}
+    assert record(folder)["resumed"] == [POINT.name]
+    assert record(folder)["metrics"] == record(done[0] / "results")["metrics"]
+
+
+def test_a_run_ends_with_the_one_who_asked_for_it(tmp_path: Path) -> None:
+    table = tiny_table(tmp_path, recipes=RECIPES.replace("epochs = 2", "epochs = 5000"))
+    words = [sys.executable, "-m", "howsure.bench.run_cell", table.file, "point", "0", tmp_path / "results"]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child:
+        child.stdout.readline()  # it trains
+        child.stdin.close()  # type: ignore[union-attr]
+        assert child.wait(60) == 1
+    assert not record_file(tmp_path / "results", POINT).exists()
+
+
+def test_a_failure_is_named_and_others_go_on(tmp_path: Path) -> None:
+    broken = RECIPES.replace('[methods.laplace]\nstart = "point"\nposterior = "laplace"', "[methods.laplace]\ndim = 3")
+    broken = broken.replace('method = "point"', 'method = "point"\nbackbone = "nothing"').replace(
+        "epochs = 2", "epochs = 1"
+    )
+    table = tiny_table(tmp_path, recipes=broken)
+    told: list[Told] = []
+    cells = [POINT, Cell("laplace", (0,))]
+    failed = make_missing(table, cells, tmp_path / "results", jobs=1, tell=told.append)
+    assert list(failed) == [POINT]
+    assert "backbone: expected lam-fashion" in failed[POINT]
+    assert [one.what for one in told if one.what != "going"] == ["begun", "failed", "begun", "made"]
+    assert missing(table, cells, tmp_path / "results") == [POINT]
+
+
+def test_a_record_of_another_recipe_is_no_answer(tmp_path: Path) -> None:
+    table = tiny_table(tmp_path)
+    folder = tmp_path / "results"
+    recipe = table.entries(seed=0)["point"].recipe
+    write_result(folder, "point", (0,), {}, recipe=recipe.but(epochs=7).model_dump())
+    with pytest.raises(InputError, match="epochs: 7 -> 2"):
+        missing(table, [POINT], folder)
+    discard([POINT], folder)
+    assert missing(table, [POINT], folder) == [POINT]
+    write_result(folder, "point", (0,), {}, recipe=recipe.model_dump())
+    assert missing(table, [POINT], folder) == []

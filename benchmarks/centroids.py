@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from form import Row, at_least
 
-from howsure.bench.centroids import SOFTMAX, Contender, Sets, contend, encoded, trial
+from howsure.bench.centroids import SOFTMAX, Contender, contend, encoded, trial
 from howsure.bench.confidence_figure import confidence_figure
 from howsure.bench.record import write_record
+from howsure.bench.sets import Sets
 from howsure.data import ImageSet, load
 from howsure.recipe import Recipe, recipe_for
 
@@ -74,7 +75,7 @@ def measured(which: str, seeds: list[int], *, quick: bool, out: Path | None) -> 
             recipe = recipe_of(which, seed=seed)
             if quick:
                 recipe = recipe.but(loss_options={"every": 6})
-            records.append(trial(contend(name, sets.train, recipe.but(dim=dim or None)), sets))
+            records.append(trial(contend(name, sets.training, recipe.but(dim=dim or None)), sets))
             if file:
                 write_record(file, records[-1])
             print(f"{which} {name} {dim} {seed}: {short(records[-1]['metrics'])}", file=sys.stderr)
@@ -135,8 +136,8 @@ def draw(file: Path, *, quick: bool) -> None:
     """Train both in two dimensions, and draw what they say about digits and clothes."""
     sets, recipe = sets_of("mnist", quick=quick), recipe_of("mnist", seed=0)
     pair: dict[str, Contender] = {
-        "expected cosine, centroids D = 2": contend("centroids", sets.train, recipe.but(dim=2)),
-        "softmax probability": contend(SOFTMAX, sets.train, recipe),
+        "expected cosine, centroids D = 2": contend("centroids", sets.training, recipe.but(dim=2)),
+        "softmax probability": contend(SOFTMAX, sets.training, recipe),
     }
     beliefs = {
         title: [encoded(c.embedder, images)[0] for images in (sets.test, sets.unfamiliar)] for title, c in pair.items()

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from howsure.bench.centroids import SOFTMAX, Said, Sets, contend, encoded, judged, trial
+from howsure.bench.centroids import SOFTMAX, Said, contend, encoded, judged, trial
 from howsure.bench.confidence_figure import confidence_figure
+from howsure.bench.sets import Sets
 from howsure.data import load
 from howsure.embeddings import VonMisesFisher
 from howsure.errors import InputError
@@ -61,7 +62,7 @@ def sets() -> Sets:
 @pytest.mark.parametrize("name", [SOFTMAX, "centroids", "centroids-ce"])
 def test_a_trial_is_a_record_of_what_was_measured(name: str, sets: Sets) -> None:
     recipe = recipe_for("digits").but(loss="centroids", epochs=2, dim=4, backbone="mlp", learning_rate=3e-3)
-    contender = contend(name, sets.train, recipe.but(loss_options={"every": 2}))
+    contender = contend(name, sets.training, recipe.but(loss_options={"every": 2}))
     record = json.loads(json.dumps(trial(contender, sets)))
     said = contender.says(encoded(contender.embedder, sets.test)[0])
     right = said.rows == np.array([int(str(label)) for label in sets.test.labels])
@@ -71,13 +72,13 @@ def test_a_trial_is_a_record_of_what_was_measured(name: str, sets: Sets) -> None
     assert record["recipe"]["epochs"] == len(record["validation_recall_at_1"]) == 2
     assert ("softmax_metrics" in record) == (name == "centroids-ce")
     assert ("accuracy_linear" in record["metrics"]) == (name != SOFTMAX)
-    again = contend(name, sets.train, recipe.but(loss_options={"every": 2}))
+    again = contend(name, sets.training, recipe.but(loss_options={"every": 2}))
     assert torch.equal(encoded(again.embedder, sets.test)[1], encoded(contender.embedder, sets.test)[1])
 
 
 def test_an_unknown_contender(sets: Sets) -> None:
     with pytest.raises(InputError, match="softmax, centroids or centroids-ce"):
-        contend("point", sets.train, recipe_for("digits"))
+        contend("point", sets.training, recipe_for("digits"))
 
 
 def test_figure_has_a_panel_for_each_confidence_and_the_circle() -> None:

@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from howsure import data
-from howsure.bench.lam import FAR, Seen, Sets, judge, judged, see, told
+from howsure.bench.lam import FAR, Seen, judge, judged, see, told
+from howsure.bench.sets import Sets
 from howsure.data import ArrayImages
 from howsure.embedder import Embedder
 from howsure.embeddings import Point

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.backbones import build_backbone, feature_count
+from howsure.bench.sets import Sets
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, VonMisesFisher
@@ -26,20 +27,11 @@ from howsure.train import Epoch, Step, method_named, train
 from howsure.train.methods import Setting
 from howsure.train.validation import validation_split
 
-__all__ = ["SOFTMAX", "Contender", "Said", "Sets", "contend", "encoded", "judged", "trial"]
+__all__ = ["SOFTMAX", "Contender", "Said", "contend", "encoded", "judged", "trial"]
 
 SOFTMAX = "softmax"  # the reference; every other contender is a method by its name
 COVERAGE = 0.8
 LINEAR = 5_000  # training pictures for the linear classifier of embeddings
-
-
-@dataclass(frozen=True, eq=False)
-class Sets:
-    """Pictures to learn, pictures of the same kind to judge by, and pictures of another kind."""
-
-    train: ImageSet
-    test: ImageSet
-    unfamiliar: ImageSet
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +142,9 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
     """Judge one contender on the test pictures: a record that can be written as JSON."""
     began = time.perf_counter()
     recipe, embedder = contender.recipe, contender.embedder
-    rows, held_rows = validation_split(sets.train, share=recipe.validation_share, seed=recipe.seed)
-    held, some = sets.train.subset(held_rows), sets.train.subset(rows[:LINEAR])
-    test_labels, held_labels = (_codes(images, sets.train) for images in (sets.test, held))
+    rows, held_rows = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
+    held, some = sets.training.subset(held_rows), sets.training.subset(rows[:LINEAR])
+    test_labels, held_labels = (_codes(images, sets.training) for images in (sets.test, held))
     beliefs = {"test": encoded(embedder, sets.test), "unfamiliar": encoded(embedder, sets.unfamiliar)}
     beliefs["held"] = encoded(embedder, held)
     said = {what: contender.says(belief) for what, (belief, _) in beliefs.items()}
@@ -160,13 +152,13 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
         "contender": contender.name,
         "dim": recipe.dim,
         "seed": recipe.seed,
-        "data": {"train": sets.train.name, "test": sets.test.name, "unfamiliar": sets.unfamiliar.name},
+        "data": {"train": sets.training.name, "test": sets.test.name, "unfamiliar": sets.unfamiliar.name},
         "metrics": judged(said["test"], test_labels, unfamiliar=said["unfamiliar"], held=(said["held"], held_labels)),
         "recipe": recipe.model_dump(),
         "validation_recall_at_1": [epoch.recall_at_1 for epoch in contender.epochs],
     }
     if contender.name != SOFTMAX:
-        places, answers = encoded(embedder, some)[0].mean, torch.from_numpy(_codes(some, sets.train))
+        places, answers = encoded(embedder, some)[0].mean, torch.from_numpy(_codes(some, sets.training))
         record["metrics"]["accuracy_linear"] = _linear_accuracy(
             F.normalize(places, dim=-1), answers, F.normalize(beliefs["test"][0].mean, dim=-1), test_labels
         )

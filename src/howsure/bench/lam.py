@@ -18,6 +18,7 @@ from howsure import metrics
 from howsure.bench.curves import Curves, reliability_points, risk_points, roc_points
 from howsure.bench.evaluation import neighbours
 from howsure.bench.metric import defined
+from howsure.bench.sets import Sets
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, places
@@ -30,7 +31,7 @@ from howsure.posteriors.fitting import pixel_batches
 from howsure.recipe import Recipe
 from howsure.train.validation import validation_split
 
-__all__ = ["Judged", "Seen", "Sets", "judge", "judged", "see", "told"]
+__all__ = ["Judged", "Seen", "judge", "judged", "see", "told"]
 
 ANCHORS = 5_000  # training pictures that baselines look at
 FAR = 50
@@ -38,15 +39,6 @@ COMPONENTS = 128
 DRAWS = 100
 BINS = 20
 DRAWN = ("novelty", "ambiguity", "top1_distance", "knn50_features")  # scores of which curves are kept
-
-
-@dataclass(frozen=True, eq=False)
-class Sets:
-    """Pictures to learn from, others of the same classes, and others of another kind."""
-
-    training: ImageSet
-    test: ImageSet
-    unfamiliar: ImageSet
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from howsure.bench.centroids import SOFTMAX, Sets, contend, trial
+from howsure.bench.centroids import SOFTMAX, contend, trial
 from howsure.bench.experiments import flat
+from howsure.bench.sets import Sets
 from howsure.bench.work import Work
 
 __all__ = ["run"]
@@ -21,5 +22,5 @@ def run(work: Work) -> dict[str, Any]:
     sets = Sets(work.pictures("training"), work.pictures("test"), work.pictures("unfamiliar"))
     recipe = work.entry.recipe
     name = SOFTMAX if recipe.method == PLAIN else recipe.method
-    found = trial(contend(name, sets.train, recipe, tell=work.heard), sets)
+    found = trial(contend(name, sets.training, recipe, tell=work.heard), sets)
     return {"metrics": flat(found["metrics"] | {"softmax": found.get("softmax_metrics", {})})}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from howsure.bench.lam import Sets, judged
+from howsure.bench.lam import judged
+from howsure.bench.sets import Sets
 from howsure.bench.work import Work
 
 __all__ = ["run"]

@@ -71,6 +71,7 @@ class Table(_Plain):
     source: str
     experiment: str  # a key of howsure.bench.experiments.EXPERIMENTS
     recipe: str  # recipes/NAME.toml, beside the table or shipped
+    models: str | None = None  # the table whose models are judged, where this one has none of its own
     data: Mapping[str, str]  # a source of pictures for every role
     classes: Mapping[str, tuple[int, int]] = {}  # for some roles only classes from a to b, in alphabetical order
     seeds: tuple[int, ...]
@@ -80,6 +81,7 @@ class Table(_Plain):
     rows: Mapping[str, Row]
     baselines: tuple[Baseline, ...] = ()
     settled: Mapping[str, Settled] = {}
+    summary: tuple[str, ...] = ()  # columns for a page that has little room
     notes: tuple[str, ...] = ()
 
     def entries(self, *, seed: int, quick: bool = False) -> dict[str, Entry]:
@@ -178,6 +180,7 @@ def _check_names(table: Table) -> None:
     used += [(f"settled.{name}", "columns", settled.column) for name, settled in table.settled.items()]
     used += [(f"settled.{name}", "rows", settled.row) for name, settled in table.settled.items()]
     used += [(f"baseline {baseline.words}", "rows", baseline.method) for baseline in table.baselines]
+    used += [("summary", "columns", column) for column in table.summary]
     for where, what, name in used:
         known = list(getattr(table, what))
         if name not in known:

@@ -1,18 +1,23 @@
-"""The report on all tables: a page each, and one that leads to them; made of records alone, nothing is run.
+"""The report on all tables: a page each, and one that leads to them; made of records, nothing is run.
+
+Where the models and the pictures are, there are maps, boxes and sheets too.
 
 Every page is one file that fetches nothing. Beside each HTML page there is the same table as Markdown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from howsure import __version__
 from howsure.bench import report
+from howsure.bench.illustrations import illustrate
 from howsure.bench.plan import Table
 from howsure.bench.report import Column, Html
 from howsure.bench.standing import VERDICTS, Record, Standing, Value, read_records, standing
+from howsure.bench.summary import summary, summary_figure
 from howsure.bench.table_figures import curve_figures, dots_figure
 from howsure.bench.tabulate import RULE, heading, markdown, notes, shown_lines
 from howsure.errors import InputError
@@ -32,12 +37,27 @@ def write_site(tables: Sequence[Table], results: Path, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for one in run:
-        for suffix, text in (("html", _page(one)), ("md", markdown(one))):
+        for suffix, text in (
+            ("html", _page(one, illustrate(one.table, results / one.table.name))),
+            ("md", markdown(one)),
+        ):
             written.append(out / f"{one.table.name}.{suffix}")
             write_whole(written[-1], text.encode())
+        if one.table.summary:
+            written += _summarise(one, out)
     index = out / "index.html"
     write_whole(index, _index(found).encode())
     return [index, *written]
+
+
+def _summarise(found: Standing, out: Path) -> list[Path]:
+    """The table in a few lines and one picture."""
+    text, picture = (out / f"{found.table.name}-summary.{suffix}" for suffix in ("md", "png"))
+    write_whole(text, summary(found).encode())
+    drawn = io.BytesIO()
+    summary_figure(found).savefig(drawn, format="png", dpi=150, metadata={"Software": None})
+    write_whole(picture, drawn.getvalue())
+    return [text, picture]
 
 
 def _index(found: Sequence[Standing]) -> str:
@@ -57,7 +77,7 @@ def _index(found: Sequence[Standing]) -> str:
     )
 
 
-def _page(found: Standing) -> str:
+def _page(found: Standing, illustrations: Mapping[str, Html]) -> str:
     table, printed, further = found.table, found.published_columns(), found.further_columns()
     parts: list[object] = [
         report.paragraph(Html('<a href="index.html">All tables</a>')),
@@ -76,6 +96,7 @@ def _page(found: Standing) -> str:
         parts.append(report.section("Further columns", _table(found, further, caption=caption)))
     if curves := curve_figures(found):
         parts.append(report.section("Curves", report.figures(*curves)))
+    parts += [report.section(f"{words}, first seed", part) for words, part in illustrations.items()]
     conventions = {table.columns[name].words: table.columns[name].convention for name in (*printed, *further)}
     parts.append(report.section("What the columns are", report.facts(conventions)))
     parts.append(report.section("Notes", *(report.paragraph(note) for note in notes(found))))

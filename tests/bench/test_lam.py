@@ -32,11 +32,17 @@ def sets() -> Sets:
 @pytest.fixture(scope="module")
 def embedder(sets: Sets) -> Embedder:
     recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)
-    return fit_laplace(train(sets.training, recipe).embedder, sets.training)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        return fit_laplace(train(sets.training, recipe).embedder, sets.training)
 
 
-def test_what_is_known_of_digits_and_noise(embedder: Embedder, sets: Sets) -> None:
-    found = judge(embedder, sets)
+@pytest.fixture(scope="module")
+def found(embedder: Embedder, sets: Sets) -> dict[str, float]:
+    return judge(embedder, sets)
+
+
+def test_what_is_known_of_digits_and_noise(found: dict[str, float], embedder: Embedder, sets: Sets) -> None:
     assert all(np.isfinite(value) for value in found.values())
     assert 0.5 < found["recall_at_1"] <= 1
     assert found["map_at_10"] <= found["map_at_5"] <= found["recall_at_1"]
@@ -59,11 +65,10 @@ def judged_backwards(embedder: Embedder, sets: Sets) -> float:
     return float(roc_auc_score(test.labels[gaps.argmin(1).numpy()] == test.labels, doubt))
 
 
-def test_points_have_no_doubt_of_their_own(embedder: Embedder, sets: Sets) -> None:
-    plain = embedder.with_head(embedder.head.single)
-    found = judge(plain, sets)
-    assert not any(name.startswith(("ambiguity", "novelty", "variance", "votes", "ausc")) for name in found)
-    assert found["recall_at_1"] == judge(embedder, sets)["recall_at_1"]
+def test_points_have_no_doubt_of_their_own(found: dict[str, float], embedder: Embedder, sets: Sets) -> None:
+    plain = judge(embedder.with_head(embedder.head.single), sets)
+    assert not any(name.startswith(("ambiguity", "novelty", "variance", "votes", "ausc")) for name in plain)
+    assert plain["recall_at_1"] == found["recall_at_1"]
 
 
 def test_baselines_against_scikit_learn(embedder: Embedder) -> None:

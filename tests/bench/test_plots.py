@@ -1,6 +1,7 @@
 import re
 import sys
 import xml.etree.ElementTree as ET
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ P = RNG.random(200)
 HIT = RNG.random(200) < P
 
 
+@cache
 def drawn() -> dict[str, str]:
     places = torch.randn(30, 5, generator=torch.manual_seed(0))
     beliefs = Gaussian(places, torch.full((30, 1), 0.2))

@@ -1,8 +1,6 @@
-"""Runs in processes of their own: only what is missing, alike to the last digit, stopped and resumed, failed apart."""
+"""Runs: only what is missing, alike to the last digit, stopped and resumed, failed apart, in processes of their own."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.in_process import stay_in_process
 from bench.tiny import RECIPES, tiny_table, write_result
 from howsure.bench.plan import Cell
 from howsure.bench.runner import Told, discard, make_missing, missing, record_file
@@ -25,15 +24,17 @@ def record(folder: Path, cell: Cell = POINT) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Told]]:
-    """A whole small table: two networks side by side, then a posterior and both together."""
+    """A whole small table: two networks, then a posterior of each and both together."""
     root, told = tmp_path_factory.mktemp("bench"), []
     table = tiny_table(root)
-    failed = make_missing(table, table.cells(), root / "results", jobs=2, tell=told.append)
+    with pytest.MonkeyPatch.context() as patch:
+        stay_in_process(patch)
+        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        failed = make_missing(table, table.cells(), root / "results", jobs=1, tell=told.append)
     assert failed == {}
     return root, told
 
 
-@pytest.mark.slow
 def test_every_run_leaves_a_record(done: tuple[Path, list[Told]]) -> None:
     root, told = done
     found = record(root / "results")
@@ -48,10 +49,10 @@ def test_every_run_leaves_a_record(done: tuple[Path, list[Told]]) -> None:
     assert told[-1].left == 0
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_digits_and_only_what_is_missing_is_made(
-    done: tuple[Path, list[Told]], tmp_path: Path
+    done: tuple[Path, list[Told]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stay_in_process(monkeypatch)
     table = tiny_table(tmp_path)
     folder, told = tmp_path / "results", []
     other = done[0] / "results" / "point-seed-1.json"
@@ -66,7 +67,9 @@ def test_the_same_seed_gives_the_same_digits_and_only_what_is_missing_is_made(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_goes_on_from_its_last_whole_epoch(done: tuple[Path, list[Told]], tmp_path: Path) -> None:
+def test_a_run_ends_with_the_one_who_asked_for_it_and_goes_on_from_its_last_whole_epoch(
+    done: tuple[Path, list[Told]], tmp_path: Path
+) -> None:
     table = tiny_table(tmp_path)
     folder = tmp_path / "results"
     words = [sys.executable, "-m", "howsure.bench.run_cell", table.file, "point", "0", folder]
@@ -75,27 +78,37 @@ def test_a_run_that_is_killed_goes_on_from_its_last_whole_epoch(done: tuple[Path
     with child:
         while not checkpoint.exists() and child.poll() is None:
             time.sleep(0.005)
-        os.kill(child.pid, signal.SIGKILL)
-    assert child.returncode == -signal.SIGKILL
+        child.stdin.close()  # type: ignore[union-attr]  # as when its parent dies
+        assert child.wait(60) == 1
     assert missing(table, [POINT], folder) == [POINT]
     assert make_missing(table, [POINT], folder) == {}
     assert record(folder)["resumed"] == [POINT.name]
     assert record(folder)["metrics"] == record(done[0] / "results")["metrics"]
 
 
-def test_a_run_ends_with_the_one_who_asked_for_it(tmp_path: Path) -> None:
-    table = tiny_table(tmp_path, recipes=RECIPES.replace("epochs = 2", "epochs = 5000"))
-    words = [sys.executable, "-m", "howsure.bench.run_cell", table.file, "point", "0", tmp_path / "results"]
-    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    with child:
-        child.stdout.readline()  # it trains
-        child.stdin.close()  # type: ignore[union-attr]
-        assert child.wait(60) == 1
-    assert not record_file(tmp_path / "results", POINT).exists()
+def test_runs_go_side_by_side_with_a_thread_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the other to begin: one after the other, the first would wait in vain."""
+    script = tmp_path / "python"
+    script.write_text(
+        f"""#!/bin/sh
+touch {tmp_path}/begun-$5
+[ $OMP_NUM_THREADS = 1 ] || exit 3
+for _ in $(seq 100); do
+    [ -e {tmp_path}/begun-0 ] && [ -e {tmp_path}/begun-1 ] && echo 0.5 && exit 0
+    sleep 0.1
+done
+exit 4
+"""
+    )
+    script.chmod(0o700)
+    monkeypatch.setattr("howsure.bench.runner.sys.executable", str(script))
+    table, told = tiny_table(tmp_path), []
+    assert make_missing(table, table.cells(["point"]), tmp_path / "results", jobs=2, tell=told.append) == {}
+    assert sorted(one.what for one in told) == ["begun", "begun", "going", "going", "made", "made"]
 
 
-def test_a_failure_is_named_and_others_go_on(tmp_path: Path) -> None:
+def test_a_failure_is_named_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stay_in_process(monkeypatch)
     broken = RECIPES.replace('[methods.laplace]\nstart = "point"\nposterior = "laplace"', "[methods.laplace]\ndim = 3")
     broken = broken.replace('method = "point"', 'method = "point"\nbackbone = "nothing"').replace(
         "epochs = 2", "epochs = 1"

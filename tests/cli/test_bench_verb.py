@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 
+from bench.in_process import stay_in_process
 from bench.tiny import tiny_table, write_result
 
 Run = Any  # the fixture of conftest.py
 
 
-def test_a_table_is_run_and_printed_and_then_only_read(run: Run, tmp_path: Path) -> None:
+def test_a_table_is_run_and_printed_and_then_only_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stay_in_process(monkeypatch)
     table = tiny_table(tmp_path)
     words = ("bench", table.file, "--methods", "point", "--seeds", "0", "--quick", "--results", tmp_path / "r")
     done = run(*words, "--json")
@@ -30,8 +34,9 @@ def test_records_become_pages(run: Run, tmp_path: Path) -> None:
     write_result(tmp_path / "r" / "fashion-mnist", "point", (0,), {"recall_at_1": 0.8})
     done = run("bench", "report", "-o", tmp_path / "site", "--results", tmp_path / "r")
     assert done.code == 0
-    assert "3 files" in done.out
-    assert "0.800" in (tmp_path / "site" / "fashion-mnist.md").read_text(encoding="utf-8")
+    assert "5 files" in done.out
+    for name in ("fashion-mnist.md", "fashion-mnist-summary.md"):
+        assert "0.800" in (tmp_path / "site" / name).read_text(encoding="utf-8")
 
 
 def test_tables_are_listed_with_what_is_made(run: Run, tmp_path: Path) -> None:

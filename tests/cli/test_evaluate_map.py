@@ -11,8 +11,8 @@ from howsure.data.corrupted import KINDS
 
 def test_both_panels_and_both_columns(run, model, tmp_path):
     file, folder = tmp_path / "new" / "map.svg", tmp_path / "sheets"
-    arguments = ("evaluate", model, "digits:test@2,3,5,7", "--corrupt", "noise:4", "--map", file, "--sheets", folder)
-    done = run(*arguments, "--json")
+    arguments = ("evaluate", model, "digits:test@2,3,5,7", "--corrupt", "noise:4")
+    done = run(*arguments, "--map", file, "--sheets", folder, "--json")
     assert done.code == 0
     assert done.json["map"] == str(file)
     assert done.json["corrupted"]["corruption"] == "noise:4"

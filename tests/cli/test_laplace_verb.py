@@ -1,5 +1,6 @@
 """howsure laplace: a model in, a model out that says more."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,16 @@ from howsure.embedder import Embedder
 Run = Any  # the fixture of conftest.py
 
 
+@pytest.fixture(scope="module", autouse=True)
+def hasty() -> Iterator[None]:
+    """Widths that learn for a moment; how well they do is judged in posteriors/test_ambiguity.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        yield
+
+
 @pytest.fixture(scope="module")
-def fitted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fitted(hasty: None, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from howsure.train import fit_laplace
 
     out = tmp_path_factory.mktemp("laplace") / "model"
@@ -44,15 +53,16 @@ def test_the_verb_writes_what_the_function_makes(run: Run, model: Path, fitted: 
     assert done.code == 0
     assert done.json["structure"] == "last-full"
     assert done.json["prior"] > 0
+    assert done.json["pictures"] == Embedder.load(model).card["pictures"]["training"]  # each once, however often drawn
     assert Embedder.load(tmp_path / "m").fingerprint == Embedder.load(fitted).fingerprint
 
 
 def test_a_whole_network_with_a_prior_from_held_out_pictures(run: Run, model: Path, tmp_path: Path) -> None:
-    done = run("laplace", model, "digits:train@!8,9", "-o", tmp_path / "m", "--structure", "diagonal", "--json")
+    done = run("laplace", model, "digits:train@0,1,2", "-o", tmp_path / "m", "--structure", "diagonal", "--json")
     assert done.code == 0
     assert done.json["structure"] == "diagonal"
     assert set(done.json["tried"]) >= {"1", "1000"}
-    pictures = load("digits:test")
+    pictures = load("digits:test@8")
     before, after = (Embedder.load(folder).encode(pictures) for folder in (model, tmp_path / "m"))
     assert torch.equal(before.mean, after.mean)
     assert (after.uncertainty > 0).all()

@@ -57,7 +57,12 @@ def test_embed_writes_arrays_that_restore(run, model, tmp_path):
 
 def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
     made = run("calibrate", own, "digits:test@!8,9", "--unknown", "digits:test@8,9", *CALIBRATE, "--json").json
-    assert {"threshold", "coverage", "error_bound", "n"} <= set(made)
+    assert {"threshold", "coverage", "error_bound", "n", "data", "identities"} <= set(made)
+    assert set(made["honesty"]) == {"same", "right", "none"}
+    assert {"ece", "brier", "reliability", "link", "n"} <= set(made["honesty"]["right"])
+    judged = run("evaluate", own, "digits:test@!8,9", "--json").json
+    assert {"right_ece", "right_brier", "none_ece", "none_brier"} <= set(judged["metrics"])
+    assert sum(count for _, _, count in judged["reliability"]["right"]) == judged["pictures"]
     assert made["error_bound"] <= 0.1
     assert 0.3 < made["coverage"] <= 1
 
@@ -70,7 +75,10 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
 
     query = next((pictures / "3").iterdir())
     found = run("search", gallery, query, pictures / "8", "-k", 3, "--json").json
-    assert set(found[0]) == {"query", "answer", "reason", "probability", "uncertainty", "novelty", "matches", "exact"}
+    told = {"query", "answer", "reason", "probability", "none", "uncertainty", "novelty", "matches", "exact", "drift"}
+    assert set(found[0]) == told
+    assert found[0]["probability"] + found[0]["none"] <= 1
+    assert found[0]["drift"] is None  # a point model has nothing to tell it by
     assert found[0]["answer"] == "match"
     assert found[0]["exact"] is True
     assert found[0]["matches"][0] == {
@@ -180,6 +188,5 @@ def test_bad_usage_is_one_clear_line_and_exit_2(run, tmp_path, monkeypatch, argu
 
 
 def test_debug_shows_where_an_error_came_from():
-    command = [sys.executable, "-m", "howsure", "embed", "nomodel", "digits", "-o", "e.npz"]
-    assert "Traceback" not in subprocess.run(command, capture_output=True, text=True).stderr
-    assert "Traceback" in subprocess.run([*command, "--debug"], capture_output=True, text=True).stderr
+    command = [sys.executable, "-m", "howsure", "embed", "nomodel", "digits", "-o", "e.npz", "--debug"]
+    assert "Traceback" in subprocess.run(command, capture_output=True, text=True).stderr

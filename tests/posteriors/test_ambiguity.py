@@ -1,5 +1,6 @@
 """Variances that say how far class mates lie."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from howsure import data
 from howsure.embedder import Embedder
 from howsure.embeddings import Gaussian
 from howsure.errors import InputError
+from howsure.heads.ambiguity import Ambiguity
 from howsure.losses import MutualLikelihood
 from howsure.metrics import r_auroc
 from howsure.posteriors import laplace
@@ -20,10 +22,13 @@ from howsure.train.post_hoc import fit_laplace
 from laws import same
 
 
-@pytest.fixture(autouse=True)
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def brief() -> Iterator[None]:
     """Small sets are learned in a fraction of the steps."""
-    monkeypatch.setattr("howsure.posteriors.ambiguity.STEPS", 300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("howsure.posteriors.ambiguity.STEPS", 200)
+        patch.setattr("howsure.posteriors.ambiguity.BATCH", 256)
+        yield
 
 
 def border(count: int, *, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -39,10 +44,14 @@ def border(count: int, *, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.
     return place, torch.from_numpy(rng.uniform(0.5, 1, count)).float(), torch.from_numpy(labels)
 
 
-def test_it_is_wide_where_mates_are_far_and_fits_new_pairs_better() -> None:
-    ambiguity = learned(*border(1500, seed=0))
+@pytest.fixture(scope="module")
+def at_the_border(brief: None) -> Ambiguity:
+    return learned(*border(1500, seed=0))
+
+
+def test_it_is_wide_where_mates_are_far_and_fits_new_pairs_better(at_the_border: Ambiguity) -> None:
     place, total, labels = border(1000, seed=1)
-    variance = ambiguity(place, total)
+    variance = at_the_border(place, total)
     assert variance.shape == (1000, 1)
     middle = place[:, 0].abs() < 2
     assert variance[middle].median() > 3 * variance[~middle].median()
@@ -66,11 +75,11 @@ def test_the_same_twice() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
 
 
-def test_few_mates_teach_a_line_and_none_nothing() -> None:
+def test_few_mates_teach_a_line_and_none_nothing(at_the_border: Ambiguity) -> None:
     place, total, labels = border(1500, seed=0)
     few = learned(place[:40], total[:40], labels[:40])
     assert all((weight == 0).all() for weight in few.network[-1].parameters())
-    assert few(place, total).log().std() < 0.5 < learned(place, total, labels)(place, total).log().std()
+    assert few(place, total).log().std() < 0.5 < at_the_border(place, total).log().std()
     with pytest.raises(InputError, match="two of one class"):
         learned(torch.randn(100, 2), torch.rand(100), torch.arange(100))
 
@@ -86,7 +95,7 @@ def test_wild_variances_are_tamed_even_by_few() -> None:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Embedder:
+def fitted(brief: None) -> Embedder:
     digits = data.load("digits:train")
     recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3, validation_share=0.4)
     return fit_laplace(train(digits, recipe).embedder, digits)

@@ -15,7 +15,7 @@ from howsure.recipe import recipe_for
 from howsure.train import train
 from howsure.train.methods import Setting, method_named
 
-RECIPE = recipe_for("digits").but(backbone="mlp", dim=3, epochs=10, learning_rate=3e-3)
+RECIPE = recipe_for("digits").but(backbone="mlp", dim=3, epochs=5, learning_rate=3e-3)
 DIGITS, TEST = load("digits:train"), load("digits:test")
 
 

@@ -1,6 +1,7 @@
 """Training with a posterior that learns along, on digits."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,16 @@ RECIPE = recipe_for("digits").but(backbone="mlp", epochs=6, method="laplace-onli
 DIGITS, TEST = load("digits:train"), load("digits:test")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def hasty() -> Iterator[None]:
+    """Widths that learn for a moment; how well they do is judged in posteriors/test_ambiguity.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        yield
+
+
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, Path]:
+def learned(hasty: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, Path]:
     folder = tmp_path_factory.mktemp("online")
     return train(DIGITS, RECIPE, out=folder), folder
 

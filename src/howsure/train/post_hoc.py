@@ -40,6 +40,7 @@ def fit_laplace(
         judges, typical = decoded.images.subset(mixed[::2]), mixed[1::2]
     pictures = decoded.images.subset(rows)
     fitted = laplace.fit(embedder, pictures, structure=structure, prior=prior, held_out=judges)
+    fitted.card["laplace"]["pictures"] = len(pictures)  # not the draws: batches hold each class equally often
     fitted = laplace.with_novelty(fitted, decoded.images.subset(typical))
     validation = Validation(decoded.pixels[held], [str(decoded.images.labels[row]) for row in held], embedder.spec)
     if isinstance(fitted.head, LastLayerLaplace):

@@ -1,14 +1,15 @@
-import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 
 from howsure.bench.centroids import SOFTMAX, Said, contend, encoded, judged, trial
-from howsure.bench.confidence_figure import confidence_figure
+from howsure.bench.experiments.centroids import run
+from howsure.bench.plan import Cell, table_named
 from howsure.bench.sets import Sets
+from howsure.bench.work import Work
 from howsure.data import load
 from howsure.embeddings import VonMisesFisher
 from howsure.errors import InputError
@@ -60,40 +61,40 @@ def sets() -> Sets:
 
 
 @pytest.mark.parametrize("name", [SOFTMAX, "centroids", "centroids-ce"])
-def test_a_trial_is_a_record_of_what_was_measured(name: str, sets: Sets) -> None:
+def test_a_trial_is_what_was_measured(name: str, sets: Sets) -> None:
     recipe = recipe_for("digits").but(loss="centroids", epochs=2, dim=4, backbone="mlp", learning_rate=3e-3)
     contender = contend(name, sets.training, recipe.but(loss_options={"every": 2}))
-    record = json.loads(json.dumps(trial(contender, sets)))
+    metrics = trial(contender, sets)
     said = contender.says(encoded(contender.embedder, sets.test)[0])
     right = said.rows == np.array([int(str(label)) for label in sets.test.labels])
-    assert record["metrics"]["accuracy"] == pytest.approx(right.mean())
-    assert record["metrics"]["accuracy"] > 0.5
-    assert record["data"]["unfamiliar"] == sets.unfamiliar.name
-    assert record["recipe"]["epochs"] == len(record["validation_recall_at_1"]) == 2
-    assert ("softmax_metrics" in record) == (name == "centroids-ce")
-    assert ("accuracy_linear" in record["metrics"]) == (name != SOFTMAX)
+    assert metrics["accuracy"] == pytest.approx(right.mean())
+    assert metrics["accuracy"] > 0.5
+    assert ("softmax" in metrics) == (name == "centroids-ce")
+    assert ("accuracy_linear" in metrics) == (name != SOFTMAX)
     again = contend(name, sets.training, recipe.but(loss_options={"every": 2}))
     assert torch.equal(encoded(again.embedder, sets.test)[1], encoded(contender.embedder, sets.test)[1])
+
+
+@pytest.mark.parametrize("row", ["softmax", "centroids-ce-16"])
+def test_a_row_of_the_table_is_trained_and_judged(row: str, tmp_path: Path) -> None:
+    """On small digits, with the table's own recipe."""
+    table = table_named("centroids-mnist")
+    small = {"training": "digits:train", "test": "digits:test", "unfamiliar": "digits:test@8,9"}
+    heard: list[float] = []
+    work = Work(
+        table.model_copy(update={"data": small, "quick_every": 1}),
+        Cell(row, (0,)),
+        tmp_path,
+        quick=True,
+        tell=heard.append,
+    )
+    metrics = run(work)["metrics"]
+    assert set(metrics) >= {name for column in table.columns.values() for name in column.metrics}
+    assert ("softmax.auroc" in metrics) == (row == "centroids-ce-16")
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert heard[-1] == 1
 
 
 def test_an_unknown_contender(sets: Sets) -> None:
     with pytest.raises(InputError, match="softmax, centroids or centroids-ce"):
         contend("point", sets.training, recipe_for("digits"))
-
-
-def test_figure_has_a_panel_for_each_confidence_and_the_circle() -> None:
-    generator = torch.Generator().manual_seed(0)
-    belief = VonMisesFisher(
-        F.normalize(torch.randn(60, 2, generator=generator), dim=-1), torch.rand(60, generator=generator) * 20 + 0.1
-    )
-    said = Said.of_centroids(belief, torch.eye(2))
-    figure = confidence_figure(
-        {"a": (said, said), "b": (said, said)}, (belief, said.rows, belief), names=("here", "there")
-    )
-    figure.canvas.draw()
-    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "means of the beliefs, D = 2"]
-    dots = figure.axes[-1].collections[0].get_offsets()
-    assert np.sort(np.linalg.norm(dots, axis=1)) == pytest.approx(np.sort(belief.confidence.numpy()), abs=1e-5)
-    wide = VonMisesFisher(torch.eye(3), torch.ones(3))
-    with pytest.raises(InputError, match="two dimensions"):
-        confidence_figure({"a": (said, said)}, (wide, said.rows, wide), names=("here", "there"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +65,6 @@ class Contender:
     embedder: Embedder
     loss: nn.Module
     recipe: Recipe
-    epochs: tuple[Epoch, ...]
 
     @property
     def centroids(self) -> Tensor:
@@ -112,7 +110,7 @@ def contend(
 
     trained = train(images, recipe, loss=loss, tell=watch)
     loss.load_state_dict(kept)
-    return Contender(name, trained.embedder, loss.eval(), recipe, trained.history)
+    return Contender(name, trained.embedder, loss.eval(), recipe)
 
 
 def judged(said: Said, labels: np.ndarray, *, unfamiliar: Said, held: tuple[Said, np.ndarray]) -> dict[str, float]:
@@ -139,8 +137,7 @@ def judged(said: Said, labels: np.ndarray, *, unfamiliar: Said, held: tuple[Said
 
 
 def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
-    """Judge one contender on the test pictures: a record that can be written as JSON."""
-    began = time.perf_counter()
+    """Judge one contender on the test pictures; `softmax` is what the classifier of a contender with both says."""
     recipe, embedder = contender.recipe, contender.embedder
     rows, held_rows = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
     held, some = sets.training.subset(held_rows), sets.training.subset(rows[:LINEAR])
@@ -148,26 +145,20 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
     beliefs = {"test": encoded(embedder, sets.test), "unfamiliar": encoded(embedder, sets.unfamiliar)}
     beliefs["held"] = encoded(embedder, held)
     said = {what: contender.says(belief) for what, (belief, _) in beliefs.items()}
-    record: dict[str, Any] = {
-        "contender": contender.name,
-        "dim": recipe.dim,
-        "seed": recipe.seed,
-        "data": {"train": sets.training.name, "test": sets.test.name, "unfamiliar": sets.unfamiliar.name},
-        "metrics": judged(said["test"], test_labels, unfamiliar=said["unfamiliar"], held=(said["held"], held_labels)),
-        "recipe": recipe.model_dump(),
-        "validation_recall_at_1": [epoch.recall_at_1 for epoch in contender.epochs],
-    }
+    metrics: dict[str, Any] = dict(
+        judged(said["test"], test_labels, unfamiliar=said["unfamiliar"], held=(said["held"], held_labels))
+    )
     if contender.name != SOFTMAX:
         places, answers = encoded(embedder, some)[0].mean, torch.from_numpy(_codes(some, sets.training))
-        record["metrics"]["accuracy_linear"] = _linear_accuracy(
+        metrics["accuracy_linear"] = _linear_accuracy(
             F.normalize(places, dim=-1), answers, F.normalize(beliefs["test"][0].mean, dim=-1), test_labels
         )
     if contender.name == "centroids-ce":
         own = {what: Said.of_softmax(_classified(contender, features)) for what, (_, features) in beliefs.items()}
-        record["softmax_metrics"] = judged(
+        metrics["softmax"] = judged(
             own["test"], test_labels, unfamiliar=own["unfamiliar"], held=(own["held"], held_labels)
         )
-    return record | {"judging_seconds": round(time.perf_counter() - began, 1)}
+    return metrics
 
 
 def encoded(embedder: Embedder, images: ImageSet) -> tuple[Embedding, Tensor]:

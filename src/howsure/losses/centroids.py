@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 ALPHA, DECAY = 0.25, 0.65  # alpha = 0.25 · 0.65^(iteration/every)
-GATES = ("arrived", "published")
+GATES = ("nearest", "published")
 SHARPNESS = 20.0  # of the choice of the nearest, when centroids are spread
 
 
@@ -51,19 +51,19 @@ class Centroids(nn.Module):
         d(c_y, e) - [alpha > alpha_min] · (min_{i≠y} d(c_i, e) + 1/K Σ_{i≠y} d(c_i, e)) + k |e - c_y|²/2 - log C(k) - k
 
     The last part, the likelihood of the picture's own place, trains the concentration k alone: at its best A_D(k) is
-    the expected cosine to the centroid. Centroids get no gradient. After each batch those of the classes in it move:
+    the expected cosine to the centroid. Centroids get no gradient, are part of the state, and start far from each other
+    (`spread`). alpha = 0.25 · 0.65^(iteration/every). As published `every` is 1000, so with the default `alpha_min`
+    only the pull is left after 12,817 batches. A shorter run should get there too: choose `every` as a fifteenth of its
+    batches.
 
-        c <- normalise(alpha · normalise(mean of the batch) + (1 - alpha) · c),    alpha = 0.25 · 0.65^(iteration/every)
+    With `gate="nearest"`, the default, a picture is only pulled until its own centroid is the nearest to it, and
+    centroids stay where they were spread. With `gate="published"` every picture is pushed from the first batch, and
+    after each batch the centroids of its classes move:
 
-    As published `every` is 1000, so with the default `alpha_min` only the pull is left after 12,817 batches. A shorter
-    run should get there too: choose `every` as a fifteenth of its batches. Centroids are part of the state, and start
-    far from each other (`spread`).
+        c <- normalise(alpha · normalise(mean of the batch) + (1 - alpha) · c)
 
-    A fresh network sees all pictures at one place, in many dimensions far from every centroid. All centroids would be
-    drawn there; where two meet, pull and push cancel, and their classes never part again. So with `gate="arrived"`, the
-    default, a class is only pulled, and its centroid stays, until it has arrived: the mean of its batch is nearer to
-    its centroid than half of the way from there to the nearest other. With `gate="published"` everything acts from the
-    first batch.
+    A fresh network sees all pictures at one place, and hard classes lie at one place for long. Centroids that move are
+    drawn there; where two meet, pull and push cancel, and their classes never part again.
     """
 
     centroids: Tensor
@@ -77,7 +77,7 @@ class Centroids(nn.Module):
         distance: str = "great-circle",
         alpha_min: float = 1e-3,
         every: float = 1000,
-        gate: str = "arrived",
+        gate: str = "nearest",
     ):
         super().__init__()
         if classes < 2:
@@ -94,34 +94,24 @@ class Centroids(nn.Module):
 
     @property
     def alpha(self) -> float:
-        """How far the next batch moves a centroid."""
+        """How far the next batch moves a centroid that moves."""
         return ALPHA * DECAY ** (self.iteration.item() / self.every)
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch; in training mode the centroids then move."""
+        """Scalar loss of one batch; in training mode it counts as an iteration."""
         belief = VonMisesFisher.of(embedding, asker="centroids loss").checked()
         classes, dim = self.centroids.shape
         if belief.dim != dim:
             raise InputError("dimension", expected=f"{dim}, as the centroids have", got=str(belief.dim))
         check_labels(labels, items=len(belief), classes=classes)
-        batch = _means(belief.direction.detach(), labels, self.centroids)
-        arrived = self._arrived(batch)
-        value = self._places(belief.direction, labels, push=arrived) + _likelihood(belief, self.centroids[labels])
+        value = self._places(belief.direction, labels) + _likelihood(belief, self.centroids[labels])
         if self.training:
-            # Another tensor, not the same one changed: the backward pass still needs the old places.
-            moved = F.normalize(self.alpha * batch + (1 - self.alpha) * self.centroids, dim=-1)
-            self.centroids = torch.where(arrived[:, None], moved, self.centroids)
+            if self.gate == "published":
+                self._move(belief.direction.detach(), labels)
             self.iteration = self.iteration + 1
         return value
 
-    def _arrived(self, batch: Tensor) -> Tensor:
-        """(K,) which classes of the batch lie within half of the way from their own centroid to its nearest other."""
-        if self.gate == "published":
-            return batch.any(1)
-        nearest = (self.centroids @ self.centroids.T).fill_diagonal_(-1).amax(1).clamp_min(-1)
-        return (batch * self.centroids).sum(1) > ((1 + nearest) / 2).sqrt()  # the cosine of half of the angle
-
-    def _places(self, direction: Tensor, labels: Tensor, *, push: Tensor) -> Tensor:
+    def _places(self, direction: Tensor, labels: Tensor) -> Tensor:
         distance = self.distance(direction, self.centroids)
         own = F.one_hot(labels, len(self.centroids)).bool()
         pull = distance[own]
@@ -129,7 +119,15 @@ class Centroids(nn.Module):
             return pull.mean()
         hard = distance.masked_fill(own, torch.inf).amin(1)
         easy = distance.masked_fill(own, 0).sum(1) / len(self.centroids)
-        return (pull - push[labels] * (hard + easy)).mean()
+        pushed = torch.ones_like(own[:, 0]) if self.gate == "published" else pull < hard
+        return (pull - pushed * (hard + easy)).mean()
+
+    def _move(self, direction: Tensor, labels: Tensor) -> None:
+        """Towards the directions of the batch; a class that is not in it stays."""
+        batch = torch.zeros_like(self.centroids).index_add_(0, labels, direction.to(self.centroids.dtype))
+        # Another tensor, not the same one changed: the backward pass still needs the old places.
+        moved = self.alpha * F.normalize(batch, dim=-1) + (1 - self.alpha) * self.centroids
+        self.centroids = F.normalize(moved, dim=-1)
 
 
 def spread(classes: int, dim: int) -> Tensor:
@@ -153,11 +151,6 @@ def spread(classes: int, dim: int) -> Tensor:
         push = (SHARPNESS * near).softmax(1) @ places
         places = F.normalize(places - 0.5 * (1 - done / rounds) * push, dim=-1)
     return places
-
-
-def _means(direction: Tensor, labels: Tensor, like: Tensor) -> Tensor:
-    """The direction of each class in the batch, (K, D); zeros for a class that is not there."""
-    return F.normalize(torch.zeros_like(like).index_add_(0, labels, direction.to(like.dtype)), dim=-1)
 
 
 class CentroidsAndClasses(ReadsFeatures):

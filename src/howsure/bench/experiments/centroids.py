@@ -18,9 +18,8 @@ PLAIN = "soft-contrastive"  # the method of a recipe for softmax: it only names 
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Train, then judge; `softmax.NAME` is what the classifier of a contender with both says."""
+    """Train, then judge."""
     sets = Sets(work.pictures("training"), work.pictures("test"), work.pictures("unfamiliar"))
     recipe = work.entry.recipe
     name = SOFTMAX if recipe.method == PLAIN else recipe.method
-    found = trial(contend(name, sets.training, recipe, tell=work.heard), sets)
-    return {"metrics": flat(found["metrics"] | {"softmax": found.get("softmax_metrics", {})})}
+    return {"metrics": flat(trial(contend(name, sets.training, recipe, tell=work.heard), sets))}

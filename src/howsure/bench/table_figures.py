@@ -11,6 +11,7 @@ from howsure.bench import report
 from howsure.bench.curves import GRID
 from howsure.bench.plots import DASHES, INK, SERIES, canvas, reliability_figure, svg
 from howsure.bench.report import Html
+from howsure.bench.severity_figures import severity_figures
 from howsure.bench.standing import Record, Standing, Value, number
 from howsure.metrics import Reliability
 
@@ -46,6 +47,7 @@ def curve_figures(found: Standing) -> list[Html]:
         _lines(found, "roc", "known pictures taken for unfamiliar", "unfamiliar pictures found"),
         _lines(found, "risk", "coverage: share of queries answered", "error among answers"),
         *_reliability(found),
+        *severity_figures(found),
     ]
     return [figure for figure in drawn if figure]
 

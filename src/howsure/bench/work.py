@@ -91,7 +91,8 @@ class Work:
     def model(self, method: str, seed: int) -> Iterator[Path]:
         """The folder of a row's network; a run that trains it at this moment is waited for."""
         name = Cell(method, (seed,)).name
-        out = self.folder / "models" / name
+        owner = self.folder.parent / self.table.models if self.table.models else self.folder
+        out = owner / "models" / name
         out.mkdir(parents=True, exist_ok=True)
         # The system lets go of the lock when its owner dies, however that happens.
         while (lock := WriterLock.take(out / "lock")) is None:

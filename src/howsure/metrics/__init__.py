@@ -4,6 +4,7 @@ They take whatever `numpy.asarray` takes, CPU tensors included, and know nothing
 """
 
 from howsure.metrics.calibration import Binning, Reliability, brier, ece, nll, reliability
+from howsure.metrics.clustering import Agreement, b_cubed, pairwise_f
 from howsure.metrics.detection import Auprc, AveragePrecision, auprc_trapezoid, auroc, average_precision, fpr_at_tpr
 from howsure.metrics.lam import lam_ausc, lam_ece
 from howsure.metrics.ranking import majority, rank, relevance, relevant_count
@@ -13,6 +14,7 @@ from howsure.metrics.uncertainty import crop_test, kendall_over_bins, kendall_ov
 from howsure.metrics.verification import RocCurve, equal_error_rate, roc_curve, tar_at_far, verification_ap
 
 __all__ = [
+    "Agreement",
     "Auprc",
     "AveragePrecision",
     "Binning",
@@ -26,6 +28,7 @@ __all__ = [
     "aurc",
     "auroc",
     "average_precision",
+    "b_cubed",
     "brier",
     "crop_test",
     "e_aurc",
@@ -40,6 +43,7 @@ __all__ = [
     "map_at_k",
     "map_at_r",
     "nll",
+    "pairwise_f",
     "r_auroc",
     "rank",
     "recall_at_k",

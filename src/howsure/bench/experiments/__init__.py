@@ -20,6 +20,8 @@ EXPERIMENTS = {
     "n-digit": "n_digit",
     "mlp": "mlp",
     "centroids": "centroids",
+    "few-shot": "few_shot",
+    "sweep": "sweep",
 }  # names to modules of this package
 
 

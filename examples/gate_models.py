@@ -1,0 +1,48 @@
+"""Ask an expensive model only where a cheap one is unsure: how right that is, and what it costs.
+
+    python examples/gate_models.py
+
+The cheap model sees digits of four by four pixels, the expensive one all eight by eight. Some digits set the gate,
+others judge it. The last number is the accuracy with the gate.
+"""
+
+import numpy as np
+
+from howsure import data, recipe_for
+from howsure.bench.evaluation import neighbours
+from howsure.embeddings import Embedding, places
+from howsure.recipe import Recipe
+from howsure.tasks.gating import gate_curve, gate_for
+from howsure.train import train
+
+CHEAP = recipe_for("digits").but(backbone="mlp", method="gaussian", height=4, width=4, epochs=12)
+EXPENSIVE = recipe_for("digits").but(epochs=6)
+
+
+def seen(recipe: Recipe, test: data.ImageSet) -> tuple[Embedding, np.ndarray]:
+    """Beliefs of a model, and whether the nearest other picture is of the same class."""
+    belief = train(data.load("digits:train"), recipe).embedder.encode(test)
+    labels, bare = np.array(test.labels), places(belief)
+    nearest = neighbours(bare, bare, leave_one_out=True, depth=1).positions[:, 0]
+    return belief, labels[nearest] == labels
+
+
+def main() -> float:
+    """A curve of accuracy against the share that is asked twice, and one gate."""
+    test = data.load("digits:test")
+    (belief, cheap), (_, expensive) = seen(CHEAP, test), seen(EXPENSIVE, test)
+    doubt = belief.uncertainty.numpy()
+    curve = gate_curve(doubt, cheap, expensive)
+    for share in (0.0, 0.1, 0.2, 0.3, 0.5, 1.0):
+        print(f"{share:4.0%} asked twice: accuracy {curve.at(share):.3f}")
+    print(f"above asking at random: {curve.gain:.3f} on the mean")
+
+    sets = np.random.default_rng(0).permutation(len(test)) % 2 == 0
+    gate = gate_for(doubt[sets], share=0.5)
+    asked = gate.asks(doubt[~sets])
+    print(f"gate at {gate.doubt:.3g}: {asked.mean():.0%} of other digits asked twice")
+    return float(np.where(asked, expensive[~sets], cheap[~sets]).mean())
+
+
+if __name__ == "__main__":
+    print(f"accuracy {main():.3f}")

@@ -1,0 +1,120 @@
+"""Pictures made worse step by step: do errors grow, and does doubt grow with them? Pictures: training, test.
+
+Queries are corrupted, the gallery is the same test pictures as they are, each query's own left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+from torch import Tensor
+
+from howsure import metrics
+from howsure.bench.evaluation import neighbours
+from howsure.bench.experiments import flat
+from howsure.bench.lam import ANCHORS, Seen, see, told
+from howsure.bench.metric import defined
+from howsure.bench.work import Work
+from howsure.data import CORRUPTIONS, ImageSet
+from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set
+from howsure.embedder import Embedder
+from howsure.recipe import Recipe
+from howsure.train.validation import validation_split
+
+__all__ = ["Step", "run", "swept"]
+
+QUERIES = 2_000
+SCORES = ("ambiguity", "top1_distance", "knn50_features")  # and novelty, where a belief keeps it
+KINDS = tuple(CORRUPTIONS)
+FEW = ("noise", "occlusion")  # kinds of a quick run
+
+Line = list[float | None]  # clean, then from slight to severe
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Train or read, then judge; the seed of the run is that of what is random in a corruption, too."""
+    training, test = work.pictures("training"), work.pictures("test")
+    rows = np.linspace(0, len(test), min(QUERIES, len(test)), endpoint=False).astype(int)
+    embedder = work.embedder(training)
+    anchors = _anchors(embedder, training, seed=work.seed)
+    return swept(embedder, anchors, test.subset(rows), kinds=FEW if work.quick else KINDS, seed=work.seed)
+
+
+def swept(
+    embedder: Embedder, anchors: Seen, test: ImageSet, *, kinds: tuple[str, ...] = KINDS, seed: int = 0
+) -> dict[str, Any]:
+    """Metrics `KIND.NAME.SEVERITY`; the kind `all` is the mean over kinds, severity 0 is clean.
+
+    Names: `recall_at_1`; `SCORE.r_auroc`, does the score foresee these errors?; `SCORE.auroc`, does it tell corrupted
+    pictures from clean ones?; `SCORE.rank`, its mean place among all pictures of the kind, clean to worst, from 0 to 1.
+    `severity` holds the means over kinds, clean to worst.
+    """
+    clean = see(embedder, test)
+    scores = {name: score for name, score in told(embedder, anchors).items() if name in SCORES}
+    untouched = Step.of(clean, clean, scores)
+    found: dict[str, Line] = {}
+    for kind in kinds:
+        worse = (see(embedder, corrupted_set(test, Corruption(kind, severity), seed=seed)) for severity in SEVERITIES)
+        lines = _lines([untouched, *(Step.of(seen, clean, scores) for seen in worse)])
+        found |= {f"{kind}.{name}": line for name, line in lines.items()}
+    means = {name: _mean([found[f"{kind}.{name}"] for kind in kinds]) for name in lines}
+    found |= {f"all.{name}": line for name, line in means.items()}
+    values = {f"{name}.{step}": value for name, line in found.items() for step, value in enumerate(line)}
+    return {"metrics": flat(values), "severity": means}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Queries of one severity: which found a picture of their class, and what each score says about them."""
+
+    right: np.ndarray
+    doubts: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, query: Seen, gallery: Seen, scores: Mapping[str, Callable[[Seen], Tensor]]) -> Step:
+        """By the nearest place, the query's own picture left out."""
+        near = neighbours(query.place, gallery.place, leave_one_out=True, depth=1)
+        doubts = {name: score(query).double().numpy() for name, score in scores.items()}
+        if query.belief.novelty is not None:
+            doubts["novelty"] = query.belief.novelty.double().numpy()
+        return cls(gallery.labels[near.positions[:, 0]] == query.labels, doubts)
+
+
+def _lines(steps: Sequence[Step]) -> dict[str, Line]:
+    """Every number, clean to worst; None where it is not defined."""
+    lines: dict[str, Line] = {"recall_at_1": [float(step.right.mean()) for step in steps]}
+    for name, usual in steps[0].doubts.items():
+        told_here = [step.doubts[name] for step in steps]
+        lines[f"{name}.rank"] = _ranks(np.stack(told_here)).mean(1).tolist()
+        lines[f"{name}.r_auroc"] = [
+            defined("", partial(metrics.r_auroc, doubt, step.right), "").value
+            for doubt, step in zip(told_here, steps, strict=True)
+        ]
+        corrupted = np.arange(2 * len(usual)) >= len(usual)
+        apart = [metrics.auroc(corrupted, np.concatenate([usual, doubt])) for doubt in told_here[1:]]
+        lines[f"{name}.auroc"] = [None, *apart]
+    return lines
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """The place of each among all, from 0 to 1; equal values share theirs."""
+    places: np.ndarray = rankdata(values, axis=None).reshape(values.shape)
+    return (places - 1) / (values.size - 1)
+
+
+def _mean(lines: Sequence[Line]) -> Line:
+    """Step by step, where every line has a value."""
+    return [None if None in values else float(np.mean(values)) for values in zip(*lines, strict=True)]
+
+
+def _anchors(embedder: Embedder, training: ImageSet, *, seed: int) -> Seen:
+    """Training pictures that free scores look at."""
+    recipe = Recipe.of(embedder.card["recipe"])
+    rows, _ = validation_split(training, share=recipe.validation_share, seed=recipe.seed)
+    chosen = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
+    return see(embedder, training.subset(np.sort(chosen).tolist()))

@@ -1,0 +1,110 @@
+"""howsure gate: the expensive model only where the cheap one is unsure."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped
+from howsure.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from howsure.data import ImageSet
+    from howsure.tasks.gating import GateCurve
+
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What one model makes of the pictures: which have a mate as nearest other, its doubts, and its cost."""
+
+    ids: tuple[str, ...]
+    right: np.ndarray
+    doubts: dict[str, np.ndarray]
+    seconds: float  # a picture
+
+
+def gate(
+    cheap: Annotated[Path, typer.Argument(metavar="CHEAP", help="The model that sees every picture.")],
+    expensive: Annotated[Path, typer.Argument(metavar="EXPENSIVE", help="The model that is asked where it is unsure.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled pictures that neither was trained on.")],
+    share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The share of pictures that the expensive model may see.")
+    ] = 0.2,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """Say how right two models are together against what they cost, and where to set the gate.
+
+    Right means: the nearest other picture is of the same class. One half of the pictures sets the gate, the other
+    judges it. The distance to the nearest, which needs no training, and asking at random stand beside the uncertainty.
+    """
+    import numpy as np
+
+    from howsure import data as pictures
+    from howsure.tasks.gating import gate_curve, gate_for
+
+    images = pictures.load(data)
+    first, second = (_seen(path, images, strict=strict) for path in (cheap, expensive))
+    if first.ids != second.ids:
+        raise InputError(f"pictures of {images.name}", expected="all readable by both models", got="some by one alone")
+    judged = np.random.default_rng(0).permutation(len(first.ids)) % 2 == 1
+    curves = {
+        name: gate_curve(doubt[judged], first.right[judged], second.right[judged])
+        for name, doubt in first.doubts.items()
+    }
+    by = next(iter(first.doubts))
+    chosen = gate_for(first.doubts[by][~judged], share=share)
+    asked = chosen.asks(first.doubts[by])
+    right = np.where(asked, second.right, first.right)[judged]
+    seconds = {"cheap": first.seconds, "expensive": second.seconds}
+    met = {"by": by, "doubt": chosen.doubt, "share": float(asked[judged].mean()), "accuracy": float(right.mean())}
+    if as_json:
+        table = {name: {str(at): curve.at(at) for at in SHARES} for name, curve in curves.items()}
+        gains = {name: curve.gain for name, curve in curves.items()}
+        print_json({"gate": met, "accuracy": table, "gain": gains, "seconds": seconds, "pictures": int(judged.sum())})
+        return
+    _print_curves(curves, seconds)
+    print(f"gate: ask where {by} > {chosen.doubt:.6g}: a share of {met['share']:.3f}, accuracy {met['accuracy']:.4f}")
+
+
+def _seen(path: Path, images: ImageSet, *, strict: bool) -> _Seen:
+    import numpy as np
+
+    from howsure.bench.evaluation import neighbours
+    from howsure.embedder import Embedder
+    from howsure.embeddings import places
+
+    embedder = Embedder.load(path).to(device())
+    began = time.perf_counter()
+    with progress(f"embedding {images.name} with {path.name}", len(images)) as bar:
+        found = embedder.encode_set(images, strict=strict, progress=bar)
+    seconds = (time.perf_counter() - began) / len(images)
+    report_skipped(found.skipped)
+    if None in found.images.labels:
+        raise InputError(f"labels of {images.name}", expected="one for every picture", got="some missing")
+    labels, bare = np.array(found.images.labels, dtype=str), places(found.embedding)
+    near = neighbours(bare, bare, leave_one_out=True, depth=1)
+    doubts = {"uncertainty": found.embedding.uncertainty.double().numpy(), "distance": near.distances[:, 0]}
+    told = {name: doubt for name, doubt in doubts.items() if np.ptp(doubt) > 0}
+    return _Seen(found.images.ids, labels[near.positions[:, 0]] == labels, told, seconds)
+
+
+def _print_curves(curves: dict[str, GateCurve], seconds: dict[str, float]) -> None:
+    """A line a share: what a picture costs, and how right the two models are by each doubt and at random."""
+    print("share  ms a picture", *(f"{name:>12}" for name in (*curves, "at random")))
+    ends = next(iter(curves.values()))
+    for at in SHARES:
+        cost = 1_000 * (seconds["cheap"] + at * seconds["expensive"])
+        straight = (1 - at) * ends.at(0) + at * ends.at(1)
+        print(
+            f"{at:5.2f}  {cost:12.2f}",
+            *(f"{value:12.4f}" for value in (*(c.at(at) for c in curves.values()), straight)),
+        )

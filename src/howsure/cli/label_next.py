@@ -1,0 +1,52 @@
+"""howsure label-next: which pictures to label next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, skipped_json
+
+
+def label_next(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Pictures to choose from; their labels are not read.")],
+    model: Annotated[Path, typer.Option("-m", "--model", help="A model directory.")],
+    count: Annotated[int, typer.Option("-n", "--count", help="How many.", min=1)] = 50,
+    labelled: Annotated[str | None, typer.Option(metavar="DATA", help="Pictures that have their labels.")] = None,
+    strict: Strict = False,
+    as_json: Json = False,
+) -> None:
+    """List the pictures whose labels would help most, the first first, and why each is on the list.
+
+    ambiguous: its answer is likely wrong; novel: unlike what the model has seen; different: unlike what is labelled.
+    """
+    from howsure import data as pictures
+    from howsure.embedder import Embedder, Encoded
+    from howsure.tasks import labelling
+
+    embedder = Embedder.load(model).to(device())
+
+    def encoded(source: str) -> Encoded:
+        images = pictures.load(source)
+        with progress(f"embedding {images.name}", len(images)) as bar:
+            done = embedder.encode_set(images, strict=strict, progress=bar)
+        report_skipped(done.skipped)
+        return done
+
+    known = encoded(labelled) if labelled else None
+    found = encoded(data)
+    wanted = labelling.label_next(
+        found.embedding, min(count, len(found.images)), labelled=known.embedding if known else None
+    )
+    names = found.images.ids
+    if not as_json:
+        for one in wanted:
+            print(f"{one.reason:<10} {names[one.row]}")
+        return
+    rows = [
+        {"id": names[one.row], "reason": one.reason, "ambiguity": one.ambiguity, "novelty": one.novelty}
+        for one in wanted
+    ]
+    print_json({"label": rows, "skipped": skipped_json(found.skipped)})

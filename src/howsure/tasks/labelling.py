@@ -1,0 +1,78 @@
+"""Which pictures to label next: typical ones of doubtful regions, far from what is labelled already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import rankdata
+from torch import Tensor
+
+from howsure.compare import rms_distance
+from howsure.embeddings import Embedding, places
+from howsure.errors import InputError
+
+__all__ = ["Wanted", "label_next"]
+
+Reason = Literal["ambiguous", "novel", "different"]
+HIGH = 0.8  # a rank that is a reason of its own
+MOST = 5_000  # pictures whose distances are all kept
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A picture to label, by its row, and what speaks for it."""
+
+    row: int
+    ambiguity: float  # its rank among all, from 0 to 1
+    novelty: float  # the same; 0 where the model does not tell
+    distance: float  # to the nearest labelled or listed picture when its turn came
+    reason: Reason
+
+
+def label_next(belief: Embedding, count: int, *, labelled: Embedding | None = None) -> list[Wanted]:
+    """`count` pictures, the first first: each is the one after which the others are best covered.
+
+    Cover is by places and by doubt: a picture is covered the worse, the farther the nearest labelled or listed one is
+    and the more doubtful it is itself,
+
+        Σ_i (1 + doubt_i) · min_j |place_i - place_j|,    j labelled or listed,
+
+    where doubt_i is the larger of the ranks of its ambiguity and its novelty, from 0 to 1. So a typical picture of a
+    doubtful region is asked for, not the strangest of all. Of more than 5,000 pictures every n-th is looked at.
+    """
+    if not 1 <= count <= min(len(belief), MOST):
+        raise InputError("count", expected=f"1 to {min(len(belief), MOST)}", got=str(count))
+    seen = np.unique(np.linspace(0, len(belief) - 1, min(len(belief), MOST)).astype(int))
+    ambiguity, novelty = _ranks(belief.uncertainty)[seen], _ranks(belief.novelty, otherwise=len(belief))[seen]
+    bare = places(belief[seen])
+    distance = rms_distance(bare, bare).numpy()
+    gap = distance.max(1)
+    if labelled is not None and len(labelled):
+        gap = rms_distance(bare, places(labelled)).amin(1).numpy()
+    weight = 1 + np.maximum(ambiguity, novelty)
+    wanted: list[Wanted] = []
+    left = np.ones(len(seen), dtype=bool)
+    for _ in range(count):
+        covered = weight @ np.maximum(gap[:, None] - distance, 0)
+        place = int(np.where(left, covered, -1).argmax())
+        left[place] = False
+        wanted.append(_wanted(int(seen[place]), ambiguity[place], novelty[place], gap[place]))
+        gap = np.minimum(gap, distance[place])
+    return wanted
+
+
+def _wanted(row: int, ambiguity: float, novelty: float, distance: float) -> Wanted:
+    reason: Reason = "different"
+    if max(ambiguity, novelty) >= HIGH:
+        reason = "novel" if novelty > ambiguity else "ambiguous"
+    return Wanted(row, float(ambiguity), float(novelty), float(distance), reason)
+
+
+def _ranks(score: Tensor | None, *, otherwise: int = 0) -> np.ndarray:
+    """From 0 to 1; equal values share theirs, and scores that are all equal say nothing."""
+    if score is None or len(score) < 2 or bool((score == score[0]).all()):
+        return np.zeros(otherwise if score is None else len(score))
+    ranks: np.ndarray = (rankdata(score.double().numpy()) - 1) / (len(score) - 1)
+    return ranks

@@ -65,16 +65,20 @@ def mutual_likelihood(query: Embedding, gallery: Embedding, *, paired: bool = Fa
     """
 
     def one_draw(a: Embedding, b: Embedding) -> Tensor:
-        mean, variance = (a.mean, a.variance) if paired else (a.mean[:, None], a.variance[:, None])
-        total = variance + b.variance
-        if not (total > 0).all():
-            raise InputError(
-                "mutual likelihood", expected="beliefs with some variance", got="two points", fix="use rms_distance"
-            )
-        return -0.5 * ((mean - b.mean).square() / total + total.log() + math.log(2 * math.pi)).sum(-1)
+        return mutual_likelihood_of_draws(a, b, paired=paired)
 
-    total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.logaddexp)
-    return total - math.log(count)
+    return log_mean_over_draws(one_draw, query, gallery, paired=paired)
+
+
+def mutual_likelihood_of_draws(a: Embedding, b: Embedding, *, paired: bool) -> Tensor:
+    """`mutual_likelihood` of two single draws."""
+    mean, variance = (a.mean, a.variance) if paired else (a.mean[:, None], a.variance[:, None])
+    total = variance + b.variance
+    if not (total > 0).all():
+        raise InputError(
+            "mutual likelihood", expected="beliefs with some variance", got="two points", fix="use rms_distance"
+        )
+    return -0.5 * ((mean - b.mean).square() / total + total.log() + math.log(2 * math.pi)).sum(-1)
 
 
 def aligned_draws(query: Embedding, gallery: Embedding) -> Iterator[tuple[Embedding, Embedding]]:
@@ -97,6 +101,14 @@ def mean_over_draws(
     """A comparison of single draws, averaged over the draws of both sides."""
     total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.add)
     return total / count
+
+
+def log_mean_over_draws(
+    one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
+) -> Tensor:
+    """A log-likelihood of single draws, as the log of the mean likelihood over the draws of both sides."""
+    total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.logaddexp)
+    return total - math.log(count)
 
 
 def _over_draws(

@@ -6,8 +6,9 @@ HowsureError
 ├── ModelError          a model directory: missing, damaged, of another version
 ├── TrainingError       training cannot go on: collapsed embedding, NaN, nothing to learn from
 ├── CalibrationError    held-out data cannot support what is asked
-└── GalleryError        an index on disk: missing, damaged, of another model
-    └── GalleryLockedError    another process is writing to it
+└── GalleryError        an index, on disk or on a server: missing, damaged, of another model
+    ├── GalleryLockedError         another process is writing to it
+    └── GalleryUnavailableError    its server cannot answer for all of it now
 """
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "DataError",
     "GalleryError",
     "GalleryLockedError",
+    "GalleryUnavailableError",
     "HowsureError",
     "InputError",
     "ModelError",
@@ -65,3 +67,7 @@ class GalleryError(HowsureError):
 
 class GalleryLockedError(GalleryError):
     """Another process is writing to the index."""
+
+
+class GalleryUnavailableError(GalleryError):
+    """The server of the index is out of reach, or reaches a part of it only; trying again may help."""

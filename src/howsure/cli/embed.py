@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +36,7 @@ def embed(
     belief = encoded.embedding
     arrays: dict[str, Any] = belief.arrays() | {
         "family": np.array(belief.family),
+        "about": np.array(json.dumps({"model": str(model.resolve()), "fingerprint": embedder.fingerprint})),
         "ids": np.array(encoded.images.ids),
         "labels": np.array([label or "" for label in encoded.images.labels]),
         "mean": belief.mean.numpy(),

@@ -2,6 +2,7 @@
 
 from howsure.embeddings.base import Embedding, cat, restore
 from howsure.embeddings.draws import Draws
+from howsure.embeddings.fused import fused
 from howsure.embeddings.gaussian import Gaussian
 from howsure.embeddings.mixture import GaussianMixture
 from howsure.embeddings.novelty import NovelGaussian
@@ -18,6 +19,7 @@ __all__ = [
     "Point",
     "VonMisesFisher",
     "cat",
+    "fused",
     "places",
     "restore",
 ]

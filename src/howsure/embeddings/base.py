@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -121,7 +122,7 @@ class Embedding(ABC):
 
     def tensors(self) -> dict[str, Tensor]:
         """The fields by name."""
-        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
+        return {name: getattr(self, name) for name in _field_names(type(self))}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The fields as numpy arrays, bit for bit; `restore(e.family, e.arrays())` gives `e` back."""
@@ -191,6 +192,11 @@ class Embedding(ABC):
                     fix="drop these items, or look at the network that made them",
                 )
         return self
+
+
+@cache
+def _field_names(family: type[Embedding]) -> tuple[str, ...]:
+    return tuple(spec.name for spec in fields(family))
 
 
 def cat(parts: Sequence[Embedding]) -> Embedding:

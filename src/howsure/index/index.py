@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -17,12 +17,14 @@ from howsure.files import sync_folder
 from howsure.index.items import Item, checked_ids, checked_items, checked_json
 from howsure.index.keys import item_keys
 from howsure.index.layout import Layout
+from howsure.index.likelihood import rank_by_likelihood
 from howsure.index.lock import WriterLock
 from howsure.index.matches import Matches
 from howsure.index.rank import rank
 from howsure.index.replica import Replica
 from howsure.index.store import FILE, Store, said_plainly
 from howsure.match import Matcher
+from howsure.prior import Prior
 
 LOCK = "writer.lock"
 # A new snapshot pays once it replaces this share of the gallery and so many rows; at close, a smaller share.
@@ -103,10 +105,20 @@ class Index:
                 index.recovered = f"rebuilt the snapshot: {damage}"
             elif damage:
                 index.recovered = f"read all items from the database, the snapshot is of no use: {damage}"
+            else:
+                index._mend_lists(write)
         except BaseException:
             index._disconnect()
             raise
         return index
+
+    def _mend_lists(self, write: bool) -> None:
+        damage = self._replica.engine.lists_damage if self._replica.engine else None
+        if damage and write:
+            self._replica.make_lists()
+            self.recovered = f"rebuilt the inverted lists: {damage}"
+        elif damage:
+            self.recovered = f"searches read all items, the inverted lists are of no use: {damage}"
 
     def close(self) -> None:
         """Write a snapshot if much has changed, and let the next writer in. Durability does not depend on it."""
@@ -142,11 +154,32 @@ class Index:
         with self._turn:
             return dict(self._store.note("about"))
 
+    @property
+    def changes(self) -> int:
+        """A number that grows whenever items come or go."""
+        with self._turn:
+            return int(self._store.note("time"))
+
     def describe(self, about: Mapping[str, Any]) -> None:
         """Replace the notes."""
         with self._turn:
             self._require_write()
             self._store.take_note(about=checked_json(about, "about"))
+
+    @property
+    def prior(self) -> Prior | None:
+        """The prior over identities that a search by likelihood uses."""
+        with self._turn:
+            return self._store.prior()
+
+    def set_prior(self, prior: Prior) -> None:
+        """Search by likelihood under this prior from here on. Moments are kept as they are; keys are made anew."""
+        with self._turn:
+            self._require_write()
+            layout = self._store.layout()
+            if layout is not None:
+                prior.require(layout.dim)
+            self._replica.set_prior(prior)
 
     def add(
         self,
@@ -206,17 +239,35 @@ class Index:
         family = self._store.note("family")
         if self._replica.layout:
             self._replica.layout.require(layout)
-        elif family is not None and layout.family != family:
+            return
+        if prior := self._store.prior():
+            prior.require(layout.dim)
+        if family is not None and layout.family != family:
             raise GalleryError(
                 "items for this gallery", expected=f"family {family}", got=layout.family, fix="use the gallery's model"
             )
 
     # Reading.
 
-    def search(self, query: Embedding, k: int = 5, *, matcher: Matcher | None = None) -> Matches:
-        """The k nearest items of each query by `rms_distance`, proved exact; with a matcher, P(same) of each."""
-        if k < 1:
-            raise InputError("k", expected="1 or more", got=str(k))
+    def search(
+        self,
+        query: Embedding,
+        k: int = 5,
+        *,
+        matcher: Matcher | None = None,
+        by: Literal["distance", "likelihood"] = "distance",
+        approximate: bool | None = None,
+    ) -> Matches:
+        """The k best items of each query; with a matcher, P(same) of each.
+
+        By `distance`, the nearest by `rms_distance`, proved exact. By `likelihood`, the largest `log_likelihood_ratio`
+        under the gallery's prior; a matcher is then one that was fitted on its negative. That is proved exact where
+        every belief has one variance, and the prior too. Elsewhere it is found among the items with the nearest shrunk
+        means. From half a million items on, if they find enough, or with `approximate=True`, inverted lists name the
+        candidates; with `approximate=False` the answer is always exact. `Matches` says what it was, and what share it
+        is likely to find.
+        """
+        _require_ways(k, by, approximate)
         query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
         with self._turn, self._replica.current():
             engine, layout = self._replica.engine, self._replica.layout
@@ -225,13 +276,24 @@ class Index:
                 none = np.empty((len(query), k))
                 return Matches(none.astype(object), none, none.copy() if matcher else None, True, 0)
             _require_dim(query.dim, layout.dim)
-            ranking = rank(query, k, engine=engine, layout=layout)
+            if by == "likelihood":
+                ranking = rank_by_likelihood(query, k, engine=engine, layout=layout, approximate=approximate)
+            else:
+                ranking = rank(query, k, engine=engine, layout=layout)
             numbers = ranking.numbers.ravel().tolist()
             names = self._store.ids(sorted(set(numbers)))
         ids = np.array([names[number] for number in numbers], object)
         distances = ranking.distances
-        probabilities = matcher.probability(torch.from_numpy(distances)).numpy() if matcher else None
-        return Matches(ids.reshape(distances.shape), distances, probabilities, ranking.exact, ranking.candidates)
+        evidence = distances if ranking.likelihoods is None else -ranking.likelihoods
+        return Matches(
+            ids.reshape(distances.shape),
+            distances,
+            matcher.probability(torch.from_numpy(evidence)).numpy() if matcher else None,
+            ranking.exact,
+            ranking.candidates,
+            likelihoods=ranking.likelihoods,
+            recall=ranking.recall,
+        )
 
     def __len__(self) -> int:
         with self._turn:
@@ -245,6 +307,11 @@ class Index:
         """All ids, in the order in which they were added."""
         with self._turn:
             return list(self._store.ids().values())
+
+    def present(self, ids: Sequence[str]) -> set[str]:
+        """Those of these ids that are items of the gallery."""
+        with self._turn:
+            return self._store.present(ids)
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         """Id, label and metadata of these items."""
@@ -320,6 +387,17 @@ def _holder(directory: Path) -> int | None:
         return reader.note("writer") if reader.exists() else None
     finally:
         reader.close()
+
+
+def _require_ways(k: int, by: str, approximate: bool | None) -> None:
+    if k < 1:
+        raise InputError("k", expected="1 or more", got=str(k))
+    if by not in ("distance", "likelihood"):
+        raise InputError("by", expected="distance or likelihood", got=repr(by))
+    if approximate and by == "distance":
+        raise InputError(
+            "approximate", expected="None or False by distance", got="True", fix='search by="likelihood"; it scales'
+        )
 
 
 def _require_dim(got: int, expected: int) -> None:

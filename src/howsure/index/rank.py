@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from howsure.compare import rms_distance
 from howsure.embeddings import Embedding, restore
-from howsure.index.engines import Engine
+from howsure.index.engines import Finder
 from howsure.index.keys import query_keys, scan_ceiling
 from howsure.index.layout import Layout
 
@@ -19,6 +21,8 @@ QUERIES = 256  # scanned together
 # others, and waiting for them costs more than all the arithmetic.
 VALUES = 30_000
 
+Cost = Callable[[Embedding, Embedding], Tensor]  # of row i of one with row i of the other, (N,): small = near
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
@@ -28,9 +32,11 @@ class Ranking:
     distances: np.ndarray
     exact: bool
     candidates: int
+    likelihoods: np.ndarray | None = None  # where they were asked for
+    recall: float | None = None  # estimated, where the ranking is not exact
 
 
-def rank(query: Embedding, k: int, *, engine: Engine, layout: Layout) -> Ranking:
+def rank(query: Embedding, k: int, *, engine: Finder, layout: Layout) -> Ranking:
     """The k nearest of at least k items, by distance, then by age. The query is in float64, on the CPU.
 
     Let t be the k-th exact distance² among the candidates. The scan reported every other item at `reach` or farther. If
@@ -47,13 +53,13 @@ def rank(query: Embedding, k: int, *, engine: Engine, layout: Layout) -> Ranking
     )
 
 
-def _rank_block(query: Embedding, k: int, engine: Engine, layout: Layout) -> Ranking:
+def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ranking:
     keys, constant = query_keys(query, layout.draws)
     numbers, distances = np.empty((len(query), k), np.int64), np.empty((len(query), k))
     waiting, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
     while len(waiting):
         found = engine.candidates(keys[waiting], count)
-        exactly = _distances(query, waiting, found.numbers, engine=engine, layout=layout)
+        (exactly,) = costs(query, waiting, found.numbers, paired_distance, engine=engine, layout=layout)
         best = np.arange(len(waiting))[:, None], np.lexsort((found.numbers, exactly))[:, :k]
         numbers[waiting], distances[waiting] = found.numbers[best], exactly[best]
         most = max(most, found.numbers.shape[1])
@@ -66,12 +72,12 @@ def _rank_block(query: Embedding, k: int, engine: Engine, layout: Layout) -> Ran
     return Ranking(numbers, distances, exact, most)
 
 
-def _distances(
-    query: Embedding, rows: np.ndarray, numbers: np.ndarray, *, engine: Engine, layout: Layout
-) -> np.ndarray:
+def costs(
+    query: Embedding, rows: np.ndarray, numbers: np.ndarray, *each: Cost, engine: Finder, layout: Layout
+) -> list[np.ndarray]:
     """From these rows of the query to their own candidates, (Q, c), in float64; infinite where there is none."""
     flat, owner = numbers.ravel(), np.repeat(rows, numbers.shape[1])
-    distances: np.ndarray = np.full(numbers.size, np.inf)
+    values: list[np.ndarray] = [np.full(numbers.size, np.inf) for _ in each]
     pairs = np.flatnonzero(flat >= 0)
     arrays, step = query.arrays(), max(1, VALUES // layout.dim)
     for start in range(0, len(pairs), step):
@@ -79,5 +85,11 @@ def _distances(
         # Gathered with numpy, because torch wakes other threads for far fewer values here.
         repeated = restore(query.family, {name: array[owner[part]] for name, array in arrays.items()})
         gallery = layout.unpack(engine.records(flat[part]), np.float64)
-        distances[part] = rms_distance(repeated, gallery, paired=True).numpy()
-    return distances.reshape(numbers.shape)
+        for value, cost in zip(values, each, strict=True):
+            value[part] = cost(repeated, gallery).numpy()
+    return [value.reshape(numbers.shape) for value in values]
+
+
+def paired_distance(query: Embedding, gallery: Embedding) -> Tensor:
+    """`rms_distance` of row with row."""
+    return rms_distance(query, gallery, paired=True)

@@ -14,6 +14,8 @@ from howsure.index.engines.snapshot import SnapshotError
 from howsure.index.keys import item_keys
 from howsure.index.layout import Layout
 from howsure.index.store import Change, Store
+from howsure.index.tune import make_lists
+from howsure.prior import Prior
 
 # A writer may replace the snapshot while a reader opens it; the reader then looks again.
 TRIES = 3
@@ -46,7 +48,9 @@ class Replica:
         time, horizon = self._store.notes("time", "horizon")
         if self.time == time:
             return True
-        lost = self.time > time or 0 < self.time < horizon
+        prior = self._store.prior()
+        other = _version(prior) != _version(self.engine.prior)
+        lost = self.time > time or 0 < self.time < horizon or other
         if lost and not last:
             return False
         if lost:
@@ -80,7 +84,28 @@ class Replica:
         """Hold nothing: from here, all items are newer."""
         self.layout, self.time, self.damage = self._store.layout(), 0, damage
         if self.layout is not None:
-            self.engine = EmbeddedEngine(self._directory, self._store.note("gallery"), self.layout)
+            self.engine = EmbeddedEngine(self._directory, self._store.note("gallery"), self.layout, self._store.prior())
+
+    def set_prior(self, prior: Prior) -> None:
+        """Use another prior from here on: noted first, then in a new snapshot, made from the moments that are held."""
+        with self.current():
+            engine = self.engine
+        time = self._store.set_prior(prior)
+        self.engine = None  # whatever goes wrong below, the next call reads what was noted
+        if engine is None:
+            return
+        engine.use(prior)
+        self.engine, self.time = engine, time
+        try:
+            self.persist()
+        except BaseException:
+            self.engine = None
+            raise
+
+    def make_lists(self) -> None:
+        """Make inverted lists for the snapshot, where it is large enough."""
+        if self.engine and self.layout:
+            make_lists(self.engine, self.layout)
 
     def apply(self, change: Change, keys: np.ndarray | None = None, records: np.ndarray | None = None) -> None:
         """Take in a change that this process has just made."""
@@ -104,6 +129,7 @@ class Replica:
             return
         try:
             self.engine.persist(self.time)
+            self.make_lists()
         except (OSError, SnapshotError) as error:
             raise GalleryError(
                 f"snapshot in {self._directory}",
@@ -112,3 +138,7 @@ class Replica:
                 fix="all items are safe in the database; free some disk space or check the disk, then compact()",
             ) from error
         self._store.purge(self.time)
+
+
+def _version(prior: Prior | None) -> str | None:
+    return prior.version if prior else None

@@ -21,6 +21,7 @@ import numpy as np
 from howsure.errors import GalleryError
 from howsure.index.items import Item, short
 from howsure.index.layout import Layout
+from howsure.prior import Prior
 
 FILE = "gallery.sqlite"
 SCHEMA = 1
@@ -127,6 +128,19 @@ class Store:
         rows = [(name, json.dumps(value)) for name, value in notes.items()]
         self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
+    def prior(self) -> Prior | None:
+        """The prior over identities that a search by likelihood uses; None if there is none."""
+        for _, value in self._select("SELECT name, value FROM meta WHERE name IN", ["prior"]):
+            return Prior.from_json(json.loads(value))
+        return None
+
+    def set_prior(self, prior: Prior) -> int:
+        """Replace it. The clock moves, so that everybody notices; the time after it."""
+        with self._writing():
+            time = int(self.note("time")) + 1
+            self._note({"prior": prior.to_json(), "time": time})
+        return time
+
     def layout(self) -> Layout | None:
         """What the first items fixed; None before them."""
         stored = self.note("layout")
@@ -206,6 +220,10 @@ class Store:
     def contains(self, identity: str) -> bool:
         """Whether there is an item of this id."""
         return bool(self._numbers([identity]))
+
+    def present(self, ids: Iterable[str]) -> set[str]:
+        """Those of these ids that there is an item of."""
+        return set(self._numbers(ids))
 
     def ids(self, numbers: Sequence[int] | None = None) -> dict[int, str]:
         """The id of each number; of all items, in order, without numbers."""

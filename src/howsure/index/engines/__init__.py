@@ -20,20 +20,24 @@ class Candidates:
     reach: np.ndarray  # (Q,) float64
 
 
-class Engine(Protocol):
-    """Holds keys and records by item number. Numbers only grow: a later item has a larger number."""
-
-    def add(self, numbers: np.ndarray, keys: np.ndarray, records: np.ndarray) -> None:
-        """Take new items in, in the order of their numbers."""
-
-    def remove(self, numbers: np.ndarray) -> None:
-        """Forget items; a number that is not held is not an error."""
+class Finder(Protocol):
+    """Knows candidates and their moments by item number. Numbers only grow: a later item has a larger number."""
 
     def candidates(self, keys: np.ndarray, count: int) -> Candidates:
         """At least `count` items near each query key, or all items."""
 
     def records(self, numbers: np.ndarray) -> np.ndarray:
         """The packed moments of items that are held, in this order."""
+
+
+class Engine(Finder, Protocol):
+    """A finder that holds the items itself."""
+
+    def add(self, numbers: np.ndarray, keys: np.ndarray, records: np.ndarray) -> None:
+        """Take new items in, in the order of their numbers."""
+
+    def remove(self, numbers: np.ndarray) -> None:
+        """Forget items; a number that is not held is not an error."""
 
     def persist(self, sequence: int) -> None:
         """Make what is held quick to open again; `sequence` is the last change that it contains."""

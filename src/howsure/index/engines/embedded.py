@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from howsure.index.engines import Candidates
+from howsure.index.engines.beside import ShrunkRows, by_variance
+from howsure.index.engines.lists import FROM, Lists, read_lists, write_lists
 from howsure.index.engines.scan import nearest
-from howsure.index.engines.snapshot import Snapshot, read_snapshot, write_snapshot
+from howsure.index.engines.snapshot import Snapshot, SnapshotError, read_snapshot, write_snapshot
 from howsure.index.keys import key_width
 from howsure.index.layout import Layout
+from howsure.index.shrunk import shrunk_rows, shrunk_width
+from howsure.prior import Prior
 
 ROWS = 1 << 14
 # The last key coordinate of a removed row: so far away that the scan does not waste candidates on it.
@@ -86,23 +90,51 @@ class Block:
 
 
 class EmbeddedEngine:
-    """A snapshot block and a tail block. Satisfies `Engine`."""
+    """A snapshot block and a tail block, and with a prior, shrunk rows beside them. Satisfies `Engine`."""
 
-    def __init__(self, directory: Path, gallery: str, layout: Layout):
+    def __init__(self, directory: Path, gallery: str, layout: Layout, prior: Prior | None = None):
         self._directory, self._gallery, self._layout = directory, gallery, layout
+        self.prior = prior
         self._width = key_width(layout.draws, layout.dim)
         self.sequence = 0  # the last change that the snapshot contains
+        self.lists_damage: str | None = None  # why there are no inverted lists where there should be
         self._start(None)
 
     def load(self) -> None:
         """Map the snapshot in place of what is held; SnapshotError if it cannot be used."""
-        self._start(read_snapshot(self._directory, self._gallery, self._layout.record, self._width))
+        layout, prior = self._layout, self.prior
+        snapshot = read_snapshot(
+            self._directory,
+            self._gallery,
+            layout.record,
+            width=self._width,
+            shrunk=shrunk_width(layout.draws, layout.dim) if prior else 0,
+            prior=prior.version if prior else None,
+        )
+        self._start(snapshot)
+        self.lists_damage = None
+        if snapshot and self.shrunk and len(snapshot.numbers) >= FROM:
+            try:
+                self.shrunk.lists = read_lists(self._directory, snapshot.checksum)
+            except SnapshotError as damage:
+                self.lists_damage = str(damage)
+
+    def keep(self, lists: Lists) -> None:
+        """Use these lists of the snapshot that was just written, and write them beside it."""
+        if self.shrunk:
+            write_lists(self._directory, lists, sequence=self.sequence, of=self._checksum)
+            self.shrunk.lists, self.lists_damage = lists, None
 
     def _start(self, snapshot: Snapshot | None) -> None:
         empty = Block.empty(self._width, self._layout.record)
         self._old = Block(snapshot.numbers, snapshot.keys, snapshot.records) if snapshot else empty
         self._tail = Block.empty(self._width, self._layout.record)
-        self.sequence = snapshot.sequence if snapshot else 0
+        self.sequence, self._checksum = (snapshot.sequence, snapshot.checksum) if snapshot else (0, 0)
+        self.shrunk: ShrunkRows | None = None
+        if self.prior and snapshot:
+            self.shrunk = ShrunkRows(self.prior, self._layout, snapshot.shrunk, snapshot.order)
+        elif self.prior:
+            self.shrunk = ShrunkRows.empty(self.prior, self._layout)
 
     def __len__(self) -> int:
         return sum(block.count - block.dead for block in (self._old, self._tail))
@@ -113,9 +145,14 @@ class EmbeddedEngine:
         return self._tail.count + self._old.dead
 
     def add(self, numbers: np.ndarray, keys: np.ndarray, records: np.ndarray) -> None:
+        if self.shrunk:
+            self.shrunk.add(records)
         self._tail.append(numbers, keys, records)
 
     def remove(self, numbers: np.ndarray) -> None:
+        if self.shrunk:
+            old, new = self._old.positions(numbers), self._tail.positions(numbers)
+            self.shrunk.remove(np.concatenate([old[old >= 0], self._old.count + new[new >= 0]]))
         self._old.remove(numbers)
         self._tail.remove(numbers)
 
@@ -133,6 +170,15 @@ class EmbeddedEngine:
             records[newer] = self._tail.records[self._tail.positions(numbers[newer])]
         return records
 
+    def numbers_at(self, places: np.ndarray) -> np.ndarray:
+        """The numbers of items by their places, as `shrunk` counts them; -1 stays."""
+        old = places < self._old.count
+        numbers = np.full(places.shape, -1)
+        here, later = old & (places >= 0), ~old
+        numbers[here] = self._old.numbers[places[here]]
+        numbers[later] = self._tail.numbers[places[later] - self._old.count]
+        return numbers
+
     def numbers(self) -> np.ndarray:
         """All items held, in order."""
         return np.concatenate([np.empty(0, np.int64), *self._live("numbers")])
@@ -140,8 +186,23 @@ class EmbeddedEngine:
     def persist(self, sequence: int) -> None:
         """Write a new snapshot of the live rows, map it, and start an empty tail."""
         manifest = {"schema": 1, "gallery": self._gallery, "sequence": sequence, "count": len(self)}
-        write_snapshot(self._directory, manifest, [self._live(name) for name in ("numbers", "keys", "records")])
+        sections = [self._live(name) for name in ("numbers", "keys", "records")]
+        if self.prior:
+            manifest["prior"] = self.prior.version
+            numbers = self.numbers()
+            order = by_variance(self.prior, self._layout, self._live("records"))
+            sections[2:2] = self._shrunk(numbers[order]), iter([order])
+        write_snapshot(self._directory, manifest, sections)
         self.load()
+
+    def use(self, prior: Prior) -> None:
+        """Take another prior; there are no shrunk rows until the next snapshot."""
+        self.prior, self.shrunk = prior, None
+
+    def _shrunk(self, numbers: np.ndarray) -> Iterator[np.ndarray]:
+        for start in range(0, len(numbers), ROWS):
+            embedding = self._layout.unpack(self.records(numbers[start : start + ROWS]))
+            yield shrunk_rows(embedding, cast(Prior, self.prior))
 
     def _live(self, name: str) -> Iterator[np.ndarray]:
         # Removed rows are left out, so their altered keys never reach the disk.

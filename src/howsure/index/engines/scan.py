@@ -1,8 +1,10 @@
-"""The k nearest rows of a plain or memory-mapped array, with faiss."""
+"""The k nearest rows of a plain or memory-mapped array, with faiss; or those of the largest inner products."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import faiss
 import numpy as np
@@ -16,28 +18,45 @@ _switch = threading.Lock()
 
 def nearest(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Squared distances (Q, count), ascending, and positions (Q, count) of the nearest rows; both inputs float32."""
-    return _by_product(queries, rows, count) if len(queries) >= BATCH else _directly(queries, rows, count)
+    return _scan(queries, rows, count, faiss.METRIC_L2)
 
 
-def _directly(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+def largest_products(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inner products (Q, count), descending, and positions (Q, count) of the rows that have the largest."""
+    return _scan(queries, rows, count, faiss.METRIC_INNER_PRODUCT)
+
+
+def _scan(queries: np.ndarray, rows: np.ndarray, count: int, metric: int) -> tuple[np.ndarray, np.ndarray]:
+    way = _by_product if len(queries) >= BATCH else _directly
+    return way(queries, rows, count, metric)
+
+
+def _directly(queries: np.ndarray, rows: np.ndarray, count: int, metric: int) -> tuple[np.ndarray, np.ndarray]:
     # Memory bandwidth is the limit, so a second thread only adds waiting. OpenMP keeps this setting per thread.
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
-        squared, positions = faiss.knn(queries, rows, count)
+        squared, positions = faiss.knn(queries, rows, count, metric)
     finally:
         faiss.omp_set_num_threads(threads)
     return squared, positions
 
 
-def _by_product(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _by_product(queries: np.ndarray, rows: np.ndarray, count: int, metric: int) -> tuple[np.ndarray, np.ndarray]:
+    with products():
+        squared, positions = faiss.knn(queries, rows, count, metric)
+    return squared, positions
+
+
+@contextmanager
+def products() -> Iterator[None]:
+    """Inside, faiss compares batches by matrix products."""
     # The threshold is global, and its default keeps batches of hundreds off the matrix product. The lock ensures that
     # it returns to what it was. A direct scan that meets the lowered value on another thread is slower, never wrong.
     with _switch:
         threshold = faiss.cvar.distance_compute_blas_threshold
         faiss.cvar.distance_compute_blas_threshold = 1
         try:
-            squared, positions = faiss.knn(queries, rows, count)
+            yield
         finally:
             faiss.cvar.distance_compute_blas_threshold = threshold
-    return squared, positions

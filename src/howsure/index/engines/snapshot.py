@@ -1,7 +1,8 @@
 """An immutable, checksummed file of keys and records that is mapped into memory, and the manifest that names it.
 
-    gallery/snapshot.json                      manifest: file, checksum, bytes, count, sequence, gallery
-    gallery/snapshot-0000000000000042.bin      numbers, then keys, then records, each row after row
+    gallery/snapshot.json                      manifest: file, checksum, bytes, count, sequence, gallery, prior
+    gallery/snapshot-0000000000000042.bin      numbers, keys and records, one after the other; with a prior, before the
+                                               records, shrunk rows sorted by variance and the place of each
 
 Both are written under another name, flushed, then renamed, the manifest last. So a manifest always names a whole file,
 and a crash leaves the old pair or the new one. What is lost or damaged is found by its checksum.
@@ -34,8 +35,11 @@ class Snapshot:
     """Mapped privately: what is written to the arrays stays in this process."""
 
     sequence: int
+    checksum: int
     numbers: np.ndarray  # (N,) int64, ascending
     keys: np.ndarray  # (N, K) float32
+    shrunk: np.ndarray  # (N, W) float32; W = 0 without a prior
+    order: np.ndarray  # (N,) int32: the place among the numbers of each shrunk row; (0,) without a prior
     records: np.ndarray  # (N,) packed moments
 
 
@@ -49,39 +53,58 @@ def write_snapshot(directory: Path, manifest: dict[str, Any], sections: Iterable
                 data = np.ascontiguousarray(rows).view(np.uint8).data
                 checksum = zlib.crc32(data, checksum)
                 size += file.write(data)
-        _publish(file, directory / name)
-    whole = {**manifest, "file": name, "bytes": size, "checksum": checksum}
-    with (directory / f"{MANIFEST}.new").open("wb") as file:
-        file.write(json.dumps({**whole, "manifest_checksum": _fingerprint(whole)}, indent=1).encode())
-        _publish(file, directory / MANIFEST)
+        publish(file, directory / name)
+    write_manifest(directory / MANIFEST, {**manifest, "file": name, "bytes": size, "checksum": checksum})
     for old in directory.glob("snapshot-*.bin*"):
         if old.name != name:
             old.unlink(missing_ok=True)
 
 
-def read_snapshot(directory: Path, gallery: str, record: np.dtype[Any], width: int) -> Snapshot | None:
-    """The snapshot of this gallery if one was ever written, after a look at every byte of it."""
-    manifest = _read_manifest(directory / MANIFEST)
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Write JSON with a checksum of its own."""
+    with path.with_name(f"{path.name}.new").open("wb") as file:
+        file.write(json.dumps({**manifest, "manifest_checksum": _fingerprint(manifest)}, indent=1).encode())
+        publish(file, path)
+
+
+def read_snapshot(
+    directory: Path, gallery: str, record: np.dtype[Any], *, width: int, shrunk: int, prior: str | None
+) -> Snapshot | None:
+    """The snapshot of this gallery if one was ever written, after a look at every byte of it.
+
+    Keys have `width` columns, shrunk rows `shrunk`, and `prior` is the version that they must be of.
+    """
+    manifest = read_manifest(directory / MANIFEST)
     if manifest is None:
         return None
     if manifest["gallery"] != gallery:
         raise SnapshotError("it belongs to another gallery")
+    if manifest.get("prior") != prior:
+        raise SnapshotError("it was made with another prior")
     path, count = directory / manifest["file"], manifest["count"]
-    kinds: list[np.dtype[Any]] = [np.dtype("<i8"), np.dtype(("<f4", (width,))), record]  # of a row in each section
-    sizes = [count * kind.itemsize for kind in kinds]
+    # Kind and number of the rows in each section.
+    sections: list[tuple[np.dtype[Any], int]] = [
+        (np.dtype("<i8"), count),
+        (np.dtype(("<f4", (width,))), count),
+        (np.dtype(("<f4", (shrunk,))), count),
+        (np.dtype("<i4"), count if prior else 0),
+        (record, count),
+    ]
+    sizes = [kind.itemsize * rows for kind, rows in sections]
     try:
         if path.stat().st_size != sum(sizes) or manifest["bytes"] != sum(sizes):
             raise SnapshotError(f"expected {sum(sizes)} bytes, got {path.stat().st_size}")
-        if _checksum(path) != manifest["checksum"]:
+        if checksum_of(path) != manifest["checksum"]:
             raise SnapshotError("checksum mismatch")
         starts = np.cumsum([0, *sizes]).tolist()
-        parts = [_map(path, kind, start, count) for kind, start in zip(kinds, starts, strict=False)]
+        parts = [_map(path, *section, start) for section, start in zip(sections, starts, strict=False)]
     except FileNotFoundError as error:
         raise SnapshotError("its file is missing") from error
-    return Snapshot(manifest["sequence"], *parts)
+    return Snapshot(manifest["sequence"], manifest["checksum"], *parts)
 
 
-def _read_manifest(path: Path) -> dict[str, Any] | None:
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest that `write_manifest` wrote, if there is one."""
     try:
         manifest = json.loads(path.read_bytes())
         checksum = manifest.pop("manifest_checksum")
@@ -94,13 +117,15 @@ def _read_manifest(path: Path) -> dict[str, Any] | None:
     return dict(manifest)
 
 
-def _map(path: Path, kind: np.dtype[Any], start: int, count: int) -> np.ndarray:
+def _map(path: Path, kind: np.dtype[Any], count: int, start: int) -> np.ndarray:
     # An empty range cannot be mapped. A plain view of the map is quicker to index than the map itself.
     shape = (count, *kind.shape)
-    return np.asarray(np.memmap(path, kind.base, "c", start, shape)) if count else np.empty(shape, kind.base)
+    empty = count * kind.itemsize == 0
+    return np.empty(shape, kind.base) if empty else np.asarray(np.memmap(path, kind.base, "c", start, shape))
 
 
-def _checksum(path: Path) -> int:
+def checksum_of(path: Path) -> int:
+    """CRC-32 of a file."""
     checksum = 0
     with path.open("rb") as file:
         while data := file.read(CHUNK):
@@ -112,7 +137,7 @@ def _fingerprint(manifest: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
-def _publish(file: BinaryIO, path: Path) -> None:
+def publish(file: BinaryIO, path: Path) -> None:
     """Give a file its name once its bytes are safe, and make the name safe too."""
     file.flush()
     os.fsync(file.fileno())

@@ -1,0 +1,123 @@
+"""Encoding across processes and hosts: `torchrun --nproc-per-node 2 -m howsure index DATA -m MODEL -o GALLERY`.
+
+Pictures are encoded in the same batches as by one process, and each batch by one process, so the arrays are the same
+too. The first process alone reads and writes the gallery; the others send it what they have encoded.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from howsure.errors import InputError
+
+if TYPE_CHECKING:
+    from howsure.data import ImageSet
+    from howsure.embedder import Embedder, Encoded
+
+
+def rank() -> int:
+    """The number of this process; 0 if it is the first, or alone."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def several() -> bool:
+    """Whether torchrun started more than one process."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Inside, the processes can talk to each other."""
+    if not several():
+        yield
+        return
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    try:
+        yield
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def agree(images: ImageSet, rows: Sequence[int] | None) -> ImageSet:
+    """The pictures that are to be encoded: the first process says which rows, the others give None."""
+    if not several():
+        return images.subset(rows or [])
+    import torch
+    import torch.distributed as dist
+
+    said = torch.tensor([0 if rows is None else len(rows), zlib.crc32(json.dumps(list(images.ids)).encode())])
+    heard = said.clone()
+    dist.broadcast(heard, src=0)
+    if heard[1] != said[1]:
+        raise InputError(
+            f"pictures of process {rank()}",
+            expected="those of the first process",
+            got="others",
+            fix="give every host the same pictures under the same names",
+        )
+    places = torch.tensor([0] * int(heard[0]) if rows is None else list(rows), dtype=torch.int64)
+    dist.broadcast(places, src=0)
+    return images.subset(places.tolist())
+
+
+def encode_across(embedder: Embedder, images: ImageSet, *, batch: int, strict: bool) -> Iterator[Encoded]:
+    """`embedder.encode_stream`, its batches shared out; in the first process all of them, in the others none."""
+    if not several():
+        yield from embedder.encode_stream(images, batch=batch, strict=strict)
+        return
+    import torch.distributed as dist
+
+    size = dist.get_world_size()
+    starts = range(0, len(images), batch)
+    own = [row for start in starts[rank() :: size] for row in range(start, min(start + batch, len(images)))]
+    parts = embedder.encode_stream(images.subset(own), batch=batch, strict=strict)
+    if rank() > 0:
+        for part in parts:
+            _send(part)
+        return
+    place = {name: row for row, name in enumerate(images.ids)}
+    for number in range(len(starts)):
+        yield next(parts) if number % size == 0 else _receive(number % size, images, place)
+
+
+def _send(part: Encoded) -> None:
+    import numpy as np
+    import torch
+    import torch.distributed as dist
+
+    skipped = [(one.id, one.path, one.reason) for one in part.skipped]
+    rest = json.dumps([part.embedding.family, list(part.images.ids), skipped]).encode()
+    arrays: dict[str, Any] = {**part.embedding.to("cpu").arrays(), "rest": np.frombuffer(rest, np.uint8)}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    content = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+    dist.send(torch.tensor([len(content)]), dst=0)
+    dist.send(content, dst=0)
+
+
+def _receive(source: int, images: ImageSet, place: dict[str, int]) -> Encoded:
+    import numpy as np
+    import torch
+    import torch.distributed as dist
+
+    from howsure.data import Skipped
+    from howsure.embedder import Encoded
+    from howsure.embeddings import restore
+
+    size = torch.empty(1, dtype=torch.int64)
+    dist.recv(size, src=source)
+    content = torch.empty(int(size), dtype=torch.uint8)
+    dist.recv(content, src=source)
+    with np.load(io.BytesIO(content.numpy().tobytes())) as arrays:
+        family, ids, skipped = json.loads(arrays["rest"].tobytes())
+        belief = restore(family, {name: array for name, array in arrays.items() if name != "rest"})
+    return Encoded(belief, images.subset([place[name] for name in ids]), tuple(Skipped(*one) for one in skipped))

@@ -1,0 +1,40 @@
+"""howsure import: a file into a gallery."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from howsure.cli.console import Json, print_json, progress
+from howsure.errors import GalleryError
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What howsure export or howsure embed wrote.")],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="GALLERY", help="A gallery to create or add to.")],
+    as_json: Json = False,
+) -> None:
+    """Read a file into a gallery: a path or a URL. What is there already is left alone."""
+    from howsure.index import connect, import_gallery
+    from howsure.index.moving import read_manifest
+
+    manifest = read_manifest(file)
+    with connect(out, create=True, about=manifest.about) as index:
+        ours, theirs = index.about.get("fingerprint"), manifest.about.get("fingerprint")
+        if ours != theirs:
+            raise GalleryError(
+                f"gallery {out}",
+                expected=f"items of the model that made it, {ours}",
+                got=f"items of {theirs}",
+                fix="import them into a new gallery",
+            )
+        with progress("importing", manifest.count) as bar:
+            added = import_gallery(file, index, progress=bar)
+        total = len(index)
+    counts = {"added": added, "unchanged": manifest.count - added}
+    if as_json:
+        print_json({"gallery": out, "items": total, **counts})
+    else:
+        print(f"{out}: {total} items ({', '.join(f'{count} {what}' for what, count in counts.items() if count)})")

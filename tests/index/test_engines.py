@@ -1,0 +1,153 @@
+"""One law for every engine: a gallery does the same wherever it is."""
+
+import numpy as np
+import pytest
+import torch
+
+from howsure import Gaussian, Matcher, Point, ask
+from howsure.errors import GalleryError, InputError
+from howsure.index import Index, Item, connect
+
+
+def points(*values):
+    return Point(torch.tensor([[float(value)] for value in values]))
+
+
+def same(found, expected):
+    for name, array in expected.arrays().items():
+        assert found.arrays()[name].dtype == array.dtype
+        np.testing.assert_array_equal(found.arrays()[name], array)
+
+
+def test_a_gallery_does_what_one_in_a_directory_does(make, urls, tmp_path):
+    rng, url, twin = np.random.default_rng(0), urls(), Index.create(tmp_path / "twin")
+    if url.startswith("milvus:") and make.__name__ not in ("isotropic", "draws_of_gaussians"):
+        pytest.skip("two families are enough for the slowest server")
+    matcher = Matcher(scale=2.0, offset=1.0, base_rate=0.5)
+    index = connect(url, create=True)
+    for step in range(8):
+        kind = ["add", "add", "add", "remove", "reopen", "add", "remove", "compact"][step]
+        names = twin.ids()
+        if kind == "add":
+            ids = [f"item {n}" for n in rng.choice(300, size=rng.integers(1, 120), replace=False)]
+            batch, labels = make(len(ids), seed=step), [f"label {len(name) % 3}" for name in ids]
+            for gallery in (index, twin):
+                gallery.add(ids, batch, labels=labels, metadata=[{"at": step, "id": name} for name in ids])
+        elif kind == "remove":
+            gone = rng.choice(names, size=len(names) // 3, replace=False).tolist()
+            assert index.remove(gone) == twin.remove(gone)
+        elif kind == "reopen":
+            index.close()
+            index = connect(url, write=True)
+        else:
+            index.compact()
+        assert len(index) == len(twin)
+        query = make(7, seed=100 + step)
+        found, expected = index.search(query, 10, matcher=matcher), twin.search(query, 10, matcher=matcher)
+        assert found.ids.tolist() == expected.ids.tolist()
+        np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-12)
+        np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-12)
+    names = twin.ids()
+    assert index.ids() == names
+    assert index.items(names[::-1]) == twin.items(names[::-1])
+    assert index.references(["label 0", "label 1", None, "none"]) == twin.references(
+        ["label 0", "label 1", None, "none"]
+    )
+    assert index.embedding()[0] == names
+    same(index.embedding()[1], twin.embedding()[1])
+    same(index.get(names[:3]), twin.get(names[:3]))
+    index.close()
+    twin.close()
+
+
+def test_a_search_of_everything_is_exact(urls):
+    with connect(urls(), create=True) as index:
+        assert index.search(points(1), 3).ids.shape == (1, 0)
+        assert (len(index), index.ids(), index.references(["x"])) == (0, [], [0])
+        index.add(list("dcba"), Point(torch.zeros(4, 3)))
+        index.add(["c"], Point(torch.zeros(1, 3)))
+        found = index.search(Point(torch.ones(2, 3)), 9)
+        assert found.ids.tolist() == [list("dbac")] * 2  # in order of insertion; a replaced item is new
+        assert found.exact
+        assert found.candidates == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_moments_come_back_bit_for_bit(urls, dtype):
+    generator = torch.Generator().manual_seed(3)
+    belief = Gaussian(torch.randn(5, 4, generator=generator).to(dtype), torch.rand(5, 4, generator=generator).to(dtype))
+    with connect(urls(), create=True) as index:
+        index.add(list("abcde"), belief)
+        same(index.get(list("ca")), belief[[2, 0]])
+        same(index.embedding()[1], belief)
+
+
+ODD = ["", " ", "ö/ü 漢字 🐈", "line\nbreak", "tab\tand\\slash", "'; DROP TABLE items; --", '"quoted"', "é", "e\u0301"]
+
+
+def test_odd_names_are_names_like_others(urls):
+    url = urls()
+    with connect(url, create=True, about={"model": "ö", "deep": [1, {"x": None}]}) as index:
+        index.add(ODD, points(*range(len(ODD))), labels=ODD, metadata=[{"\0": [name, 1.5, None]} for name in ODD])
+    with connect(url, write=True) as index:
+        assert index.about == {"model": "ö", "deep": [1, {"x": None}]}
+        assert index.ids() == ODD == index.labels(ODD)
+        assert index.items(["", " "])[0] == Item("", "", {"\0": ["", 1.5, None]})
+        assert index.references(ODD) == [1] * len(ODD)
+        assert index.present([*ODD[::2], "x"]) == set(ODD[::2])
+        assert "é" in index
+        assert 3 not in index
+        assert [index.search(points(place), 1).ids[0, 0] for place in (0, 5, 8)] == [ODD[0], ODD[5], ODD[8]]
+        assert index.remove(ODD[:5]) == 5
+        assert index.ids() == ODD[5:]
+        index.describe({"model": "new"})
+        assert index.about == {"model": "new"}
+
+
+def test_what_is_wrong_is_said_and_changes_nothing(urls):
+    url = urls()
+    with pytest.raises(GalleryError, match=r"expected a .*, got none; create it first"):
+        connect(url)
+    with connect(url, create=True) as index:
+        index.add(["a", "b"], points(1, 2))
+        before = index.changes
+        for call in (index.remove, index.items, index.get, index.labels):
+            with pytest.raises(GalleryError, match="expected items of the gallery, got 'c', 'd'"):
+                call(["a", "c", "d"])
+        with pytest.raises(GalleryError, match=r"expected point of float32 with location \(1,\) per item, got"):
+            index.add(["c"], Point(torch.zeros(1, 2)))
+        with pytest.raises(InputError, match="each id once"):
+            index.add(["c", "c"], points(1, 2))
+        with pytest.raises(InputError, match="dimension of the query: expected 1, as in the gallery, got 2"):
+            index.search(Point(torch.zeros(1, 2)))
+        with pytest.raises(InputError, match="k: expected 1 or more"):
+            index.search(points(1), 0)
+        assert (index.ids(), index.changes) == (["a", "b"], before)
+        index.add(["c"], points(3))
+        assert index.changes > before
+    with pytest.raises(GalleryError, match="closed"):
+        index.add(["d"], points(1))
+    with connect(url) as reader, pytest.raises(GalleryError, match="expected an index open for writing"):
+        reader.remove(["a"])
+
+
+def test_a_reader_sees_a_change_at_its_next_call(urls):
+    url = urls()
+    with connect(url, create=True) as writer, connect(url) as reader:
+        assert len(reader) == 0
+        for step in range(4):
+            writer.add([f"{step}", "same"], points(step, 10 * step))
+            assert len(reader) == step + 2
+            assert reader.search(points(10 * step), 1).ids.tolist() == [["same" if step else "0"]]
+        writer.remove(["same"])
+        assert "same" not in reader
+        assert reader.search(points(30), 1).ids.tolist() == [["3"]]
+
+
+def test_a_gallery_anywhere_can_be_asked(urls):
+    with connect(urls(), create=True) as index:
+        assert ask(index, points(1), policy=None)[0].answer.kind == "unknown"
+        index.add(["a", "b"], points(1, 5), labels=["x", None])
+        (finding,) = ask(index, points(2), policy=None, matcher=Matcher(scale=1.0, offset=2.0, base_rate=0.5))
+        assert [(match.id, match.label) for match in finding.matches] == [("a", "x"), ("b", None)]
+        assert finding.exact

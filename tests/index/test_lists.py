@@ -1,0 +1,199 @@
+"""Inverted lists: quicker, never the truth, and honest about what they miss."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from howsure import Gaussian, Point
+from howsure.index import Index, likelihood, tune
+from howsure.index.engines import embedded, lists
+from howsure.prior import Prior
+
+DIM, COUNT = 12, 3000
+ONE = Prior(torch.zeros(DIM), torch.ones(1))
+EACH = Prior(torch.zeros(DIM), torch.linspace(0.8, 1.2, DIM))
+PRIORS = pytest.mark.parametrize("prior", [ONE, EACH], ids=["proved", "near"])
+
+
+@pytest.fixture(autouse=True)
+def _small_lists(monkeypatch):
+    for module in (lists, tune, embedded):
+        monkeypatch.setattr(module, "FROM", 1000)
+    monkeypatch.setattr(likelihood, "SMALL", 500)
+
+
+def gallery(count=COUNT, seed=0):
+    """Five pictures of each identity; identities in clusters. The seed changes the pictures, not the identities."""
+    generator = torch.Generator().manual_seed(7)
+    clusters = torch.randn(30, DIM, generator=generator)
+    identities = clusters[torch.arange(600) % 30] + 0.3 * torch.randn(600, DIM, generator=generator)
+    generator = torch.Generator().manual_seed(seed)
+    places = identities[torch.arange(count) // 5]
+    scale = 10 ** (torch.rand(count, 1, generator=generator) - 1.5)
+    return Gaussian(places + scale * torch.randn(count, DIM, generator=generator), scale)
+
+
+def ids(count, name=""):
+    return [f"{name}{n}" for n in range(count)]
+
+
+def shared(a, b):
+    return float(np.mean([len(set(x) & set(y)) / len(y) for x, y in zip(a.ids, b.ids, strict=True)]))
+
+
+@PRIORS
+def test_lists_find_most_and_say_how_much(path, prior):
+    query = gallery(150, seed=1)
+    with Index.create(path) as index:
+        index.set_prior(prior)
+        index.add(ids(COUNT), gallery())
+        assert index.search(query, 10, by="likelihood", approximate=True).exact == (prior is ONE)  # no lists yet
+        index.compact()
+        found = index.search(query, 10, by="likelihood", approximate=True)
+        truth = index.search(query, 10, by="likelihood", approximate=False)
+        assert truth.exact
+        assert truth.recall is None
+        assert not found.exact
+        assert found.recall >= likelihood.TARGET
+        assert shared(found, truth) == pytest.approx(found.recall, abs=0.05)
+        assert found.candidates <= 200
+        usual = index.search(query, 10, by="likelihood")
+        assert usual.exact == (prior is ONE)
+        assert (usual.recall is None) == usual.exact
+    with Index.open(path) as index:
+        assert index.recovered is None
+        again = index.search(query, 10, by="likelihood", approximate=True)
+        assert again.ids.tolist() == found.ids.tolist()
+        assert again.recall == found.recall
+
+
+def test_large_galleries_use_lists_unless_told_otherwise(path, monkeypatch):
+    monkeypatch.setattr(likelihood, "LARGE", COUNT)
+    with Index.create(path) as index:
+        index.set_prior(ONE)
+        index.add(ids(COUNT), gallery())
+        index.compact()
+        assert not index.search(gallery(2), by="likelihood").exact
+        assert index.search(gallery(2), by="likelihood", approximate=False).exact
+        assert index.search(gallery(2)).exact
+        index.remove(["0"])
+        assert index.search(gallery(2), by="likelihood").exact
+
+
+@PRIORS
+def test_lists_live_with_changes(path, prior):
+    query = gallery(40, seed=1)
+    with Index.create(path) as index:
+        index.set_prior(prior)
+        index.add(ids(COUNT), gallery())
+        index.compact()
+        first = index.search(query, 3, by="likelihood", approximate=True)
+        gone = sorted(set(first.ids[:, 0]))
+        index.remove(gone)
+        after = index.search(query, 3, by="likelihood", approximate=True)
+        assert not set(after.ids.ravel()) & set(gone)
+        assert shared(after, index.search(query, 3, by="likelihood", approximate=False)) > 0.9
+        index.add(ids(40, "new "), query)  # what is newer is always found
+        newest = index.search(query, 1, by="likelihood", approximate=True)
+        assert np.mean([found.startswith("new ") for found in newest.ids[:, 0]]) > 0.6
+        everything = index.search(query[:2], 2900, by="likelihood", approximate=True)
+        assert everything.ids.shape == (2, 2900)  # more than the lists that are read hold
+        assert len(set(everything.ids[0])) == 2900
+
+
+def flip(path):
+    (file,) = path.glob("*.faiss")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    return "checksum mismatch"
+
+
+def delete(path):
+    (file,) = path.glob("*.faiss")
+    file.unlink()
+    return "their file is missing"
+
+
+def forget(path):
+    (path / lists.MANIFEST).unlink()
+    return "they are missing"
+
+
+def garble(path):
+    (path / lists.MANIFEST).write_bytes(b"\x00")
+    return "its manifest is unreadable"
+
+
+def mistake(path):
+    manifest = json.loads((path / lists.MANIFEST).read_text())
+    del manifest["manifest_checksum"]
+    lists.write_manifest(path / lists.MANIFEST, {**manifest, "of": 1})
+    return "they are of another snapshot"
+
+
+@pytest.mark.parametrize("damage", [flip, delete, forget, garble, mistake])
+def test_damaged_lists_are_rebuilt_and_reported(path, damage):
+    query = gallery(9, seed=3)
+    with Index.create(path) as index:
+        index.set_prior(ONE)
+        index.add(ids(COUNT), gallery())
+        index.compact()
+        found = index.search(query, by="likelihood", approximate=True)
+    reason = damage(path)
+    with Index.open(path) as reader:
+        assert re.search(f"the inverted lists are of no use: {reason}", reader.recovered)
+        assert reader.search(query, by="likelihood", approximate=True).exact  # all rows were read
+    with Index.open(path, write=True) as index:
+        assert index.recovered == f"rebuilt the inverted lists: {reason}"
+        assert index.search(query, by="likelihood", approximate=True).ids.tolist() == found.ids.tolist()
+    with Index.open(path) as index:
+        assert index.recovered is None
+        assert not index.search(query, by="likelihood", approximate=True).exact
+
+
+def test_a_new_snapshot_and_a_new_prior_make_new_lists(path):
+    with Index.create(path) as index:
+        index.set_prior(ONE)
+        index.add(ids(COUNT), gallery())
+        for change in (
+            index.compact,
+            lambda: index.set_prior(EACH),
+            lambda: index.add(ids(3), gallery(3)),
+            index.compact,
+        ):
+            change()
+        assert len(list(path.glob("*.faiss*"))) == 1
+    with Index.open(path) as index:
+        assert index.recovered is None
+        assert not index.search(gallery(1), by="likelihood", approximate=True).exact
+
+
+def test_a_gallery_of_points_has_no_lists_but_is_searched(path):
+    with Index.create(path) as index:
+        index.set_prior(ONE)
+        index.add(ids(COUNT), Point(gallery().location))
+        index.compact()
+        assert not list(path.glob("*.faiss"))
+        assert index.search(gallery(3, seed=1), by="likelihood").exact
+    with Index.open(path, write=True) as index:
+        assert index.search(gallery(3, seed=1), by="likelihood", approximate=True).exact
+
+
+def test_data_without_structure_get_an_honest_figure(path, monkeypatch):
+    monkeypatch.setattr(tune, "MOST", 2)
+    generator = torch.Generator().manual_seed(0)
+    noise = Gaussian(torch.randn(COUNT, DIM, generator=generator), torch.full((COUNT, 1), 0.7))
+    with Index.create(path) as index:
+        index.set_prior(ONE)
+        index.add(ids(COUNT), noise)
+        index.compact()
+        query = noise[torch.arange(0, 200)]
+        found = index.search(query, 11, by="likelihood", approximate=True)
+        assert found.recall < 0.6
+        monkeypatch.setattr(likelihood, "LARGE", COUNT)
+        assert index.search(query, 11, by="likelihood").exact  # lists that find too little are not used unasked
+        assert shared(found, index.search(query, 11, by="likelihood")) == pytest.approx(found.recall, abs=0.12)

@@ -1,0 +1,138 @@
+"""What is special about Milvus: its limits, a server that dies, and a cluster that loses a query node."""
+
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import milvus_processes
+from howsure import Gaussian, Point
+from howsure.errors import GalleryError, GalleryUnavailableError
+from howsure.index import connect
+
+pytestmark = pytest.mark.slow
+
+MINUTES = 3  # that a busy machine may take to notice a lost node; an idle one takes half a minute
+
+
+def beliefs(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return Gaussian(torch.randn(count, 8, generator=generator), torch.rand(count, 8, generator=generator))
+
+
+def same(found, expected):
+    return found.ids.tolist() == expected.ids.tolist() and np.array_equal(found.distances, expected.distances)
+
+
+def wait_until_whole(index):
+    """A server that has just started says that it is not ready, not that there is less."""
+    deadline = time.monotonic() + 60 * MINUTES
+    while True:
+        try:
+            return len(index)
+        except GalleryUnavailableError:
+            assert time.monotonic() < deadline
+            time.sleep(1)
+
+
+def test_what_does_not_fit_is_refused(milvus):
+    with connect(milvus(), create=True) as index:
+        index.add(["nul\0inside"], beliefs(1))
+        assert index.ids() == ["nul\0inside"]
+        with pytest.raises(GalleryError, match="texts of an item on Milvus: expected up to 65535 bytes"):
+            index.add(["x" * 65_536], beliefs(1))
+        assert len(index) == 1
+    with connect(milvus(), create=True) as index:
+        with pytest.raises(GalleryError, match="moments of up to 49151 bytes, got 20004 dimensions and 80000 bytes"):
+            index.add(["a"], Point(torch.zeros(1, 20_000)))
+        assert len(index) == 0
+
+
+def test_a_collection_of_another_program_is_left_alone(milvus, milvus_server):
+    from pymilvus import MilvusClient
+
+    url = milvus()
+    client = MilvusClient(uri=f"http://{milvus_server.address}")
+    client.create_collection(url.rpartition("/")[2], dimension=4)
+    with pytest.raises(GalleryError, match="expected a collection that howsure made, got another"):
+        connect(url, create=True)
+    client.close()
+
+
+def test_kill_nine_loses_nothing_acknowledged(milvus, milvus_server):
+    url = milvus()
+    with connect(url, create=True) as index:
+        for step in range(3):
+            index.add([f"{step} {n}" for n in range(200)], beliefs(200, seed=step))
+        index.remove(["0 0"])
+        expected, everything = index.search(beliefs(3, seed=9), 10), index.embedding()
+    milvus_server.kill("standalone")
+    milvus_server.again()
+    with connect(url) as index:
+        wait_until_whole(index)
+        assert same(index.search(beliefs(3, seed=9), 10), expected)
+        ids, found = index.embedding()
+        assert ids == everything[0]
+        assert torch.equal(found.location, everything[1].location)
+        assert len(index) == 599
+
+
+def test_encrypted_and_for_those_who_may(milvus_server, tmp_path, monkeypatch):
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2", "-nodes"]
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-keyout", key, "-out", certificate, *subject]
+    subprocess.run(command, check=True, capture_output=True)
+    extra = "  security:\n    authorizationEnabled: true\n    tlsMode: 1\n"
+    extra += f"tls:\n  serverPemPath: {certificate}\n  serverKeyPath: {key}\n  caPemPath: {certificate}\n"
+    server = milvus_processes.Standalone(tmp_path / "milvus", extra)
+    try:
+        place = f"milvus://{server.address}/gallery"
+        trusted = f"{place}?secure=true&ca={certificate}&name=localhost"
+        monkeypatch.setenv("MILVUS_USER", "root")
+        monkeypatch.setenv("MILVUS_PASSWORD", "Milvus")  # of a new server
+        with connect(trusted, create=True) as index:
+            index.add(["a"], beliefs(1))
+            assert index.ids() == ["a"]
+        for url in (place, f"{place}?secure=true"):
+            with pytest.raises(GalleryUnavailableError):
+                connect(url)
+        monkeypatch.setenv("MILVUS_PASSWORD", "wrong")
+        with pytest.raises(GalleryUnavailableError) as error:
+            connect(trusted)
+        assert "wrong" not in str(error.value)
+    finally:
+        server.stop()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    milvus_processes.missing(cluster=True) is not None, reason=str(milvus_processes.missing(cluster=True))
+)
+def test_a_lost_query_node_is_an_error_and_never_a_smaller_gallery(tmp_path, monkeypatch):
+    # Shorter than Milvus takes to notice, so that the client cannot hide the gap by waiting.
+    monkeypatch.setattr("howsure.index.engines.milvus.PATIENCE_READING", 10.0)
+    cluster = milvus_processes.Cluster(tmp_path / "cluster")
+    try:
+        with connect(f"milvus://{cluster.address}/gallery", create=True) as index:
+            index.add([f"{n}" for n in range(600)], beliefs(600))
+            query = beliefs(5, seed=1)
+            expected = index.search(query, 150)
+            cluster.kill("querynode1")
+            errors, answers, start = [], 0, time.monotonic()
+            while answers < 5 and time.monotonic() < start + 60 * MINUTES:
+                try:
+                    assert same(index.search(query, 150), expected)
+                    answers += 1
+                except GalleryUnavailableError as error:
+                    errors.append(str(error))
+                    answers = 0
+                    time.sleep(1)
+            assert errors
+            assert answers == 5
+            assert len(index.ids()) == 600
+            index.add(["after"], beliefs(1, seed=2))
+            assert len(index) == 601
+    finally:
+        cluster.stop()

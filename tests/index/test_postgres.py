@@ -1,0 +1,148 @@
+"""What is special about PostgreSQL: transactions, writers side by side, a server that dies, an approximate index."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from howsure import Gaussian, Point
+from howsure.errors import GalleryError, GalleryUnavailableError
+from howsure.index import Index, connect
+
+postgres_engine = pytest.importorskip("howsure.index.engines.postgres", reason="needs the package psycopg")
+
+
+def beliefs(count, seed=0, dim=16):
+    generator = torch.Generator().manual_seed(seed)
+    return Gaussian(torch.randn(count, dim, generator=generator), torch.rand(count, dim, generator=generator))
+
+
+def names(count, prefix=""):
+    return [f"{prefix}{n}" for n in range(count)]
+
+
+def test_an_index_is_built_for_large_galleries_and_is_not_called_exact(postgres, monkeypatch, tmp_path):
+    monkeypatch.setattr(postgres_engine, "INDEXED", 1500)
+    url, query = postgres(), beliefs(5, seed=1)
+    with Index.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
+        for gallery in (twin, index):
+            gallery.add(names(1000), beliefs(1000))
+        index.compact()
+        found, expected = index.search(query, 10), twin.search(query, 10)
+        assert found.exact
+        assert found.ids.tolist() == expected.ids.tolist()
+        for gallery in (twin, index):
+            gallery.add(names(1000, "more "), beliefs(1000, seed=2))
+        index.compact()
+        found, expected = index.search(query, 10), twin.search(query, 10)
+        assert not found.exact
+        assert found.candidates == 200
+        hits = [len({*a} & {*b}) for a, b in zip(found.ids, expected.ids, strict=True)]
+        assert np.mean(hits) >= 9.5
+        assert index.search(query[:1], 1200).exact  # more than the index can walk: a scan
+        index._server._do("DROP INDEX {schema}.nearest")
+        assert index.search(query, 10).ids.tolist() == expected.ids.tolist()
+
+
+def test_a_change_is_whole_or_absent(postgres, monkeypatch):
+    with connect(postgres(), create=True) as index:
+        index.add(names(3), beliefs(3))
+        with pytest.raises(GalleryError, match="expected no character 0"):
+            index.add(["fine", "nul\0inside"], beliefs(2))
+
+        def fail(notes):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(index._server, "take_notes", fail)
+        with pytest.raises(KeyboardInterrupt):
+            index.add(["0", "new"], beliefs(2, seed=1))
+        with pytest.raises(KeyboardInterrupt):
+            index.remove(["1"])
+        monkeypatch.undo()
+        assert index.ids() == names(3)
+        assert torch.equal(index.get(["0"]).location, beliefs(3).location[:1])
+
+
+def test_writers_take_turns(postgres):
+    url, trouble = postgres(), []
+    connect(url, create=True).close()
+
+    def write(who):
+        try:
+            with connect(url, write=True) as index:
+                for step in range(10):
+                    index.add([f"{who} {step}", "shared"], beliefs(2, seed=step))
+                index.remove([f"{who} 0"])
+        except Exception as error:
+            trouble.append(error)
+
+    threads = [threading.Thread(target=write, args=(who,)) for who in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trouble == []
+    with connect(url) as index:
+        assert len(index) == len(index.ids()) == 3 * 9 + 1
+
+
+def start_again(server):
+    for lock in ("postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody reaps it, the dead process looks alive
+        (server.pgdata / lock).unlink()
+    options = ["-D", server.pgdata, "-w", "-l", server.log, "-o", f'-h "" -k {server.pgdata}']
+    for _ in range(20):  # its children take a moment to notice
+        done = subprocess.run([server.bin_path / "pg_ctl", *options, "start"], user=server.system_user)
+        if done.returncode == 0:
+            return
+        time.sleep(0.5)
+    raise RuntimeError(server.log.read_text())
+
+
+def test_kill_nine_loses_nothing_acknowledged(postgres, postgres_server):
+    url = postgres()
+    with connect(url, create=True) as index:
+        index.add(names(100), beliefs(100))
+        index.remove(["0"])
+        expected = index.search(beliefs(1, seed=3), 5)
+        os.kill(postgres_server.get_pid(), signal.SIGKILL)
+        with pytest.raises(GalleryUnavailableError, match="expected an answer of the server"):
+            [len(index) for _ in range(100)]  # it may answer for a moment
+        start_again(postgres_server)
+        assert index.ids() == names(100)[1:]  # on a new connection
+        assert index.search(beliefs(1, seed=3), 5).ids.tolist() == expected.ids.tolist()
+
+
+def test_what_belongs_to_others_is_left_alone(postgres):
+    url = postgres()
+    with connect(postgres(), create=True) as index:
+        index._server._do(f"CREATE SCHEMA {url.partition('?')[0].rpartition('/')[2]}")
+    with pytest.raises(GalleryError, match=r"expected a new collection, got a schema gallery[0-9]+ with other things"):
+        connect(url, create=True)
+    with connect(postgres(), create=True) as index, pytest.raises(GalleryError, match="keys of up to 16000 dimensions"):
+        index.add(["wide"], Point(torch.zeros(1, 16_000)))
+
+
+def test_an_unencrypted_connection_is_refused_if_the_url_says_so():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                asked.append(connection.recv(8))
+                connection.sendall(b"N")  # what a server without encryption says
+                connection.recv(1)
+
+        asked = []
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(GalleryUnavailableError, match="does not support SSL"):
+            connect(f"postgresql://127.0.0.1:{server.getsockname()[1]}/d/c?sslmode=require")
+        thread.join()
+    assert asked == [struct.pack(">ii", 8, 80877103)]  # the request for encryption comes first, and nothing after

@@ -10,6 +10,7 @@ from scipy.stats import beta
 
 import references
 from howsure.calibrate import certify, least_count
+from howsure.numerics.certify import foreseen_p
 
 GRID = np.arange(1, 51) / 50
 
@@ -111,3 +112,15 @@ def test_the_guarantee_holds_where_the_naive_threshold_breaks(world: str) -> Non
     assert naive_broken / REPEATS > 0.3  # what the exact test buys
     if world != "just too much everywhere":
         assert found / REPEATS > 0.3  # it does not keep its word by keeping silent
+
+
+def test_what_is_foreseen_depends_on_the_fitting_items_alone() -> None:
+    rng = np.random.default_rng(0)
+    uncertainty, fit, test = rng.random(900), np.arange(300), np.arange(300, 900)
+    good, bad = rng.random(900) < 0.1 * uncertainty, rng.random(900) < 0.3
+    options = {"fit": fit, "test": test, "max_error": 0.1}
+    assert foreseen_p(uncertainty, good, **options) < 0.01
+    assert foreseen_p(uncertainty, bad, **options) > 0.2
+    assert foreseen_p(uncertainty, good, **options, ceiling=-1.0) == 1
+    spoiled = np.where(np.arange(900) < 300, good, True)
+    assert foreseen_p(uncertainty, spoiled, **options) == foreseen_p(uncertainty, good, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from howsure.compare import mean_over_draws, rms_distance
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError, InputError
 from howsure.numerics import chi
-from howsure.numerics.logistic import fit_logistic
+from howsure.numerics.isotonic import Isotonic, fit_isotonic
+from howsure.numerics.link import fit_link
 
 __all__ = ["Matcher", "expected_match_probability", "match_probability", "self_mismatch"]
 
@@ -27,6 +29,9 @@ LEVELS = 3  # how often their number may double
 class Matcher:
     """P(same | distance) = sigmoid(offset - scale · distance), scale > 0, where a share `base_rate` of all pairs match.
 
+    `steps`, where held-out pairs asked for them, are isotonic log-odds by -distance and take the place of the line;
+    scale and offset remain for those who need a link that is never flat.
+
     >>> matcher = Matcher(scale=4.0, offset=2.0, base_rate=0.5)
     >>> matcher.probability(torch.tensor([0.0, 0.5, 2.0]))
     tensor([0.8808, 0.5000, 0.0025])
@@ -35,6 +40,7 @@ class Matcher:
     scale: float
     offset: float
     base_rate: float
+    steps: Isotonic | None = None
 
     def __post_init__(self) -> None:
         if not (self.scale > 0 and math.isfinite(self.scale) and math.isfinite(self.offset)):
@@ -45,8 +51,13 @@ class Matcher:
             raise InputError("base rate", expected="a share between 0 and 1", got=str(self.base_rate))
 
     @classmethod
-    def fit(cls, distance: Tensor | np.ndarray, same: Tensor | np.ndarray) -> Matcher:
-        """Fit on pairs that the embedder was not trained on; `base_rate` is the share of matching pairs among them."""
+    def fit(
+        cls, distance: Tensor | np.ndarray, same: Tensor | np.ndarray, *, folds: np.ndarray | None = None
+    ) -> Matcher:
+        """Fit on pairs that the embedder was not trained on; `base_rate` is the share of matching pairs among them.
+
+        With `folds`, one for each pair, the link is isotonic where that makes pairs of held-out folds likelier.
+        """
         distance, same = np.asarray(distance, float).reshape(-1, 1), np.asarray(same, bool).reshape(-1)
         if len(np.unique(same)) < 2:
             kind = (
@@ -60,7 +71,9 @@ class Matcher:
                 got=kind,
                 fix="hold out at least two classes with two pictures each",
             )
-        fitted = fit_logistic(-distance, same)
+        # In one fold nothing is held out, so the line it is.
+        link = fit_link(-distance, same, np.zeros(len(same), int) if folds is None else folds)
+        fitted = link.logistic
         if fitted.coefficients[0] <= 0:
             raise CalibrationError(
                 "pairs",
@@ -68,14 +81,17 @@ class Matcher:
                 got="no such order in the held-out pairs",
                 fix="train the embedder longer, or check the labels",
             )
-        return cls(scale=fitted.coefficients[0], offset=fitted.offset, base_rate=float(same.mean()))
+        steps = fit_isotonic(-distance[:, 0], same) if link.steps else None
+        return cls(fitted.coefficients[0], fitted.offset, float(same.mean()), steps)
 
     def log_odds(self, distance: Tensor) -> Tensor:
-        """logit P(same): falls with distance."""
-        return self.offset - self.scale * distance
+        """logit P(same): never rises with distance."""
+        if self.steps is None:
+            return self.offset - self.scale * distance
+        return torch.from_numpy(self.steps.log_odds(-distance.detach().cpu().double().numpy())).to(distance)
 
     def probability(self, distance: Tensor) -> Tensor:
-        """P(same) in [0, 1]: falls with distance."""
+        """P(same) in [0, 1]: never rises with distance."""
         return torch.sigmoid(self.log_odds(distance))
 
     def at(self, base_rate: float) -> Matcher:
@@ -83,11 +99,17 @@ class Matcher:
         if not 0 < base_rate < 1:
             raise InputError("base rate", expected="a share between 0 and 1", got=str(base_rate))
         shift = math.log(base_rate / (1 - base_rate)) - math.log(self.base_rate / (1 - self.base_rate))
-        return replace(self, offset=self.offset + shift, base_rate=base_rate)
+        steps = self.steps.shifted(shift) if self.steps else None
+        return replace(self, offset=self.offset + shift, base_rate=base_rate, steps=steps)
 
-    def to_json(self) -> dict[str, float]:
-        """Plain numbers; `Matcher(**numbers)` gives it back."""
-        return asdict(self)
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; `Matcher.of` gives it back."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def of(cls, keys: dict[str, Any]) -> Matcher:
+        """The matcher that `to_json` wrote."""
+        return cls(**keys | {"steps": Isotonic.of(keys.get("steps"))})
 
 
 def match_probability(matcher: Matcher, query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:

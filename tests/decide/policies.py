@@ -1,7 +1,8 @@
 """A policy made by hand, so that every answer can be worked out on paper."""
 
-from howsure.decide import Certificate, Limits, Policy
+from howsure.decide import FEATURES, Certificate, Chances, Honesty, Limits, Policy, Reference
 from howsure.match import Matcher
+from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
 
 CERTIFICATE = Certificate(
@@ -14,18 +15,24 @@ CERTIFICATE = Certificate(
     n=400,
     unknown_rate=0.2,
     gallery=700,
+    identities=100,
+    data="00112233445566ff",
     made="2024-01-31",
 )
+HONESTY = Honesty("the best match is right", "logistic", 0.02, 0.1, 0.7, 400, ((0.2, 0.25, 100), (0.9, 0.85, 300)))
+CERTAIN = Logistic((0.0,) * (2 * FEATURES), 50.0)  # where the best match is not right, nothing is
 
 
-def policy(*, unknown_at: float | None = -2.0, uncertainty: float | None = 0.5) -> Policy:
+def policy(*, unknown_at: float | None = 2.0, uncertainty: float | None = 0.5) -> Policy:
     """The log-odds of the pair decide alone: match from 1 up, unknown from -2 down."""
     return Policy(
         matcher=Matcher(scale=4.0, offset=2.0, base_rate=0.1),
-        confidence=Logistic((1.0, 0.0, 0.0, 0.0, 0.0), 0.0),
+        chances=Chances(Link(Logistic((1.0, *[0.0] * (FEATURES - 1)), 0.0)), CERTAIN),
         match_at=1.0,
         unknown_at=unknown_at,
-        limits=Limits(neighbour_distance=1.0, margin=0.7, uncertainty=uncertainty, gallery_uncertainty=0.3),
+        limits=Limits(gap=1.0, margin=0.7, uncertainty=uncertainty, gallery_uncertainty=0.3),
+        reference=Reference((0.1, 0.2, 0.3), (0.5, 0.6, 0.1)),
         certificate=CERTIFICATE,
+        honesty={"right": HONESTY},
         model="0123456789abcdef",
     )

@@ -1,3 +1,4 @@
+import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +7,7 @@ import pytest
 import torch
 
 from decide.policies import policy
-from howsure.decide import Finding, Policy, ask
+from howsure.decide import Finding, Policy, ask, count_identities
 from howsure.embeddings import Gaussian, NovelGaussian
 from howsure.index import Index
 from howsure.match import Matcher
@@ -62,9 +63,7 @@ def test_far_from_everything_is_unknown(gallery: Index) -> None:
 
 def doubtful() -> Policy:
     """Never sure, and every distance is usual: what is left are conflicts and thin galleries."""
-    return replace(
-        policy(unknown_at=None), match_at=1e9, limits=replace(policy().limits, neighbour_distance=1e9, margin=1.0)
-    )
+    return replace(policy(unknown_at=None), match_at=1e9, limits=replace(policy().limits, gap=1e9, margin=1.0))
 
 
 def reason(found: Finding) -> str | None:
@@ -96,6 +95,24 @@ def test_an_empty_gallery_knows_nobody(gallery: Index) -> None:
     gallery.remove(gallery.ids())
     (found,) = ask(gallery, belief(0.0), policy=easy())
     assert (found.answer.kind, found.matches) == ("unknown", ())
+
+
+def test_identities_are_counted_with_the_nameless(gallery: Index) -> None:
+    assert count_identities(gallery) == 4
+    gallery.remove(gallery.ids())
+    assert count_identities(gallery) == 0
+
+
+def test_a_large_gallery_is_counted_by_a_sample(gallery: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    gallery.add([f"c{i}" for i in range(95)], belief(*[9.0] * 95), labels=[f"p{i // 5}" for i in range(95)])
+    monkeypatch.setattr(importlib.import_module("howsure.decide.ask"), "SAMPLE", 50)
+    assert count_identities(gallery) == pytest.approx(23, abs=4)
+
+
+def test_probabilities_in_a_larger_gallery(gallery: Index) -> None:
+    (here,), (there,) = (ask(gallery, belief(0.02), policy=easy(), identities=many) for many in (None, 1_000))
+    assert there.answer.probability < here.answer.probability
+    assert there.matches[0].probability < here.matches[0].probability
 
 
 def test_more_matches_than_items(gallery: Index) -> None:

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from howsure.decide import weigh
+from howsure.decide import FEATURES, weigh
 from howsure.errors import InputError
 from howsure.match import Matcher
+from howsure.numerics.isotonic import Isotonic
 
 MATCHER = Matcher(scale=4.0, offset=2.0, base_rate=0.1)
 
@@ -19,6 +22,9 @@ def test_by_hand() -> None:
     evidence = weigh(MATCHER, distances, identities, np.array([0.01, 0.02]))
     assert np.allclose(evidence.log_odds, [2 - 0.4, 2 - 2.0])
     assert np.allclose(evidence.margin, [4 * 0.2, 4 * 0.5])
+    mine, theirs = np.exp([-0.4, -0.8, -1.6]).sum(), np.exp([-1.2, -2.0, -3.6]).sum()
+    alone = np.exp(-4 * distances[1]).sum()
+    assert np.allclose(evidence.support, [np.log(mine / theirs), np.log(alone / np.exp(-4.0))])
     assert np.allclose(evidence.neighbour_distance, [0.3, 0.7])  # of the nearest five
     assert evidence.uncertainty.tolist() == [0.01, 0.02]
     assert evidence.novelty.tolist() == [0, 0]
@@ -30,7 +36,29 @@ def test_features_grow_with_the_chance_to_be_right() -> None:
     evidence = weigh(MATCHER, distances, identities, np.array([0.9, 0.1]), np.array([1.0, 0.2]))
     assert np.isfinite(evidence.features()).all()
     assert (np.diff(evidence.features(), axis=0) > 0).all()
-    assert evidence.features().shape == (2, 5)
+    assert evidence.features().shape == (2, FEATURES)
+
+
+def test_the_gap_is_between_places() -> None:
+    """3-4-5: the square of the distance holds that of the gap and both variances."""
+    found = np.array([[5.0]]), np.array([[0]])
+    assert weigh(MATCHER, *found, np.array([9.0])).gap == pytest.approx([4.0])
+    assert weigh(MATCHER, *found, np.array([9.0]), match_uncertainty=np.array([7.0])).gap == pytest.approx([3.0])
+    assert weigh(MATCHER, *found, np.array([30.0])).gap == [0.0]
+
+
+def test_many_references_support_more_than_one() -> None:
+    """The best match and the best other are as far in both; only the rest of the gallery differs."""
+    distances = np.array([[0.1, 0.2, 0.3, 0.3], [0.1, 0.2, 0.3, 0.3]])
+    evidence = weigh(MATCHER, distances, np.array([[0, 1, 0, 0], [0, 1, 1, 1]]), np.zeros(2))
+    assert evidence.margin[0] == evidence.margin[1]
+    assert evidence.support[0] > 0 > evidence.support[1]
+
+
+def test_flat_steps_do_not_hide_a_difference() -> None:
+    flat = replace(MATCHER, steps=Isotonic((-1.0, 0.0), (0.0, 0.0)))
+    found = np.array([[0.1, 0.4], [0.2, 0.4]]), np.array([[0, 1], [0, 1]]), np.zeros(2)
+    assert np.array_equal(weigh(flat, *found).features(), weigh(MATCHER, *found).features())
 
 
 def test_rows() -> None:

@@ -1,5 +1,4 @@
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,26 +8,58 @@ from scipy.special import expit
 from decide.policies import policy
 from howsure.decide import Policy
 from howsure.errors import ModelError
+from howsure.numerics.isotonic import Isotonic
+from howsure.numerics.link import Link
+from howsure.numerics.logistic import Logistic
 
 MODEL = policy().model
 
 
-@pytest.mark.parametrize("unknown_at", [-1 / 3, None])
+@pytest.mark.parametrize("unknown_at", [1 / 3, None])
 def test_round_trip(tmp_path: Path, unknown_at: float | None) -> None:
     before = policy(unknown_at=unknown_at)
     before.save(tmp_path)
     assert Policy.load(tmp_path, model=MODEL) == before
 
 
-def test_an_endless_limit_survives(tmp_path: Path) -> None:
+def test_steps_survive(tmp_path: Path) -> None:
+    steps = Isotonic((-2.0, 0.1), (-1.0, 1 / 3))
     before = policy()
-    before = replace(before, limits=replace(before.limits, neighbour_distance=math.inf))
+    link = replace(before.chances.right, steps=steps)
+    before = replace(
+        before,
+        matcher=replace(before.matcher, steps=steps),
+        chances=replace(before.chances, right=link, absent=None),
+        honesty={},
+    )
+    before.save(tmp_path)
+    assert Policy.load(tmp_path, model=MODEL) == before
+
+
+def test_no_limit_survives(tmp_path: Path) -> None:
+    before = policy(uncertainty=None)
+    before = replace(before, limits=replace(before.limits, gap=None))
     before.save(tmp_path)
     assert Policy.load(tmp_path, model=MODEL) == before
 
 
 def test_threshold_is_a_probability() -> None:
     assert policy().threshold == pytest.approx(expit(1.0))
+
+
+def test_threshold_is_what_the_steps_say() -> None:
+    before = policy()
+    link = replace(before.chances.right, steps=Isotonic((0.0, 2.0), (0.0, 4.0)))
+    assert replace(before, chances=replace(before.chances, right=link)).threshold == pytest.approx(expit(2.0))
+
+
+def test_pairs_match_more_rarely_among_more_identities() -> None:
+    """Ten times as many identities, a tenth of the matching pairs; the evidence stays what it is."""
+    rare = policy().matcher_at(1_000)
+    assert rare.base_rate == pytest.approx(0.01)
+    assert rare == policy().matcher.at(rare.base_rate)
+    assert policy().matcher_at(None) == policy().matcher_at(100) == policy().matcher
+    assert policy().matcher_at(1).base_rate < 1
 
 
 def test_no_policy_is_none(tmp_path: Path) -> None:
@@ -45,8 +76,9 @@ def test_of_other_weights(tmp_path: Path) -> None:
 
 def test_of_another_evidence(tmp_path: Path) -> None:
     before = policy()
-    replace(before, confidence=replace(before.confidence, coefficients=(1.0, 0.0))).save(tmp_path)
-    with pytest.raises(ModelError, match=r"2 coefficients where there should be 5.*calibrate again"):
+    short = Link(Logistic((1.0, 0.0), 0.0))
+    replace(before, chances=replace(before.chances, right=short)).save(tmp_path)
+    with pytest.raises(ModelError, match=r"2 coefficients where there should be 6.*calibrate again"):
         Policy.load(tmp_path, model=MODEL)
 
 

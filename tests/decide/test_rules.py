@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -10,16 +12,18 @@ def evidence(
     log_odds: float = 0.0,
     *,
     margin: float = 5.0,
-    neighbour_distance: float = 0.5,
+    support: float = 5.0,
     uncertainty: float = 0.1,
     novelty: float = 0.5,
+    gap: float = 0.5,
 ) -> Evidence:
     """One query; by default nothing is wrong with it, but its log-odds are between the thresholds."""
-    return Evidence(*(np.array([value]) for value in (log_odds, margin, neighbour_distance, uncertainty, novelty)))
+    return Evidence(*(np.array([value]) for value in (log_odds, margin, support, 0.5, uncertainty, novelty, gap)))
 
 
 @pytest.mark.parametrize(
-    ("log_odds", "kind"), [(1.0, "match"), (3.0, "match"), (0.999, "not_sure"), (-1.999, "not_sure"), (-2.0, "unknown")]
+    ("log_odds", "kind"),
+    [(1.0, "match"), (3.0, "match"), (0.999, "not_sure"), (-1.999, "not_sure"), (-2.001, "unknown")],
 )
 def test_thresholds_belong_to_the_answer(log_odds: float, kind: str) -> None:
     (answer,) = decide(policy(), evidence(log_odds))
@@ -34,7 +38,7 @@ def test_without_a_rule_for_unknowns_there_are_none() -> None:
 
 
 REASONED = {
-    "unfamiliar": evidence(neighbour_distance=1.1, uncertainty=0.9, margin=0.1),
+    "unfamiliar": evidence(gap=1.1, uncertainty=0.9, margin=0.1),
     "poor_image": evidence(uncertainty=0.9, margin=0.1),
     "conflict": evidence(margin=0.1),
     "no_close_match": evidence(),
@@ -48,7 +52,8 @@ def test_a_novel_picture_is_unfamiliar_wherever_it_lands() -> None:
 
 @pytest.mark.parametrize("reason", REASONED)
 def test_the_first_reason_that_applies(reason: str) -> None:
-    assert decide(policy(), REASONED[reason]) == [Answer("not_sure", reason, 0.5)]
+    (answer,) = decide(policy(), REASONED[reason])
+    assert answer == Answer("not_sure", reason, 0.5, pytest.approx(0.5))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -69,15 +74,50 @@ def test_thin_gallery(references: list[int] | None, doubt: float | None, reason:
     assert answer.reason == reason
 
 
+def test_a_belief_that_tells_its_novelty_may_be_far_from_all_items() -> None:
+    """It is the gallery that lacks it, not the model."""
+    mine = policy()
+    mine = replace(mine, limits=replace(mine.limits, gap=None))
+    (answer,) = decide(mine, evidence(gap=1e9))
+    assert answer.reason == "no_close_match"
+
+
+def test_far_from_a_single_reference_is_a_thin_gallery() -> None:
+    (one,), (two,) = (decide(policy(), evidence(gap=1.1), references=[count]) for count in (1, 2))
+    assert (one.reason, two.reason) == ("thin_gallery", "unfamiliar")
+
+
 def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
     (answer,) = decide(policy(uncertainty=None), evidence(uncertainty=1e9))
     assert answer.reason == "no_close_match"
 
 
 def test_one_answer_a_query_in_order() -> None:
-    many = Evidence(np.array([3.0, 0.0, -9.0]), np.full(3, 5.0), np.full(3, 0.5), np.zeros(3), np.zeros(3))
+    rest = [np.full(3, value) for value in (5.0, 5.0, 0.5, 0.0, 0.0, 0.5)]
+    many = Evidence(np.array([3.0, 0.0, -9.0]), *rest)
     assert [answer.kind for answer in decide(policy(), many)] == ["match", "not_sure", "unknown"]
     assert decide(policy(), many[np.zeros(3, bool)]) == []
+
+
+@pytest.mark.parametrize(
+    ("identities", "log_odds", "kind"),
+    [
+        (100, 1.0, "match"),  # as many as in calibration
+        (200, 1.0, "not_sure"),
+        (200, 1.0 + np.log(2) + 1e-9, "match"),
+        (50, 1.0 - 1e-9, "not_sure"),  # likelier now, but that was not tested
+        (50, 1.0, "match"),
+        (200, -2.0 - 1e-9, "unknown"),
+        (200, -2.0 + 1e-9, "not_sure"),
+        (50, -2.0, "not_sure"),
+        (50, -2.0 - np.log(2) - 1e-9, "unknown"),
+    ],
+)
+def test_another_number_of_identities_only_takes_answers_away(identities: int, log_odds: float, kind: str) -> None:
+    (answer,) = decide(policy(), evidence(log_odds), identities=identities)
+    assert answer.kind == kind
+    assert answer.probability == pytest.approx(expit(log_odds - np.log(identities / 100)))
+    assert answer.none == pytest.approx(1 - answer.probability)
 
 
 def test_every_reason_has_words() -> None:

@@ -22,7 +22,7 @@ def calibrate(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled pictures that the model was not trained on.")],
     max_error: Annotated[float, typer.Option(help="The error rate among answers that you tolerate.")] = 0.01,
     confidence: Annotated[float, typer.Option(help="How sure the promise must be.")] = 0.95,
-    gallery: Annotated[Path | None, typer.Option(help="The gallery to answer from; else half of DATA is one.")] = None,
+    gallery: Annotated[str | None, typer.Option(help="The gallery to answer from; else half of DATA is one.")] = None,
     unknown: Annotated[str | None, typer.Option(help="Pictures of things that no gallery will hold.")] = None,
     unknown_rate: Annotated[float, typer.Option(help="Without --unknown: share of queries with no match.")] = 0.2,
     seed: Seed = 0,
@@ -33,6 +33,8 @@ def calibrate(
 
     If no policy can promise that, says so, exits with 1 and leaves the model as it was.
     """
+    from scipy.special import expit
+
     from howsure import data as pictures
     from howsure.calibrate import calibrate as fit
     from howsure.embedder import Embedder
@@ -40,10 +42,11 @@ def calibrate(
 
     embedder = Embedder.load(model).to(device())
     held = _encoded(embedder, pictures.load(data), strict=strict)
-    query, labels, reference, identities = _roles(held, gallery, embedder, seed=seed)
+    query, labels, ids, reference, identities = _roles(held, gallery, embedder, seed=seed)
     if unknown is not None:
         strangers = _encoded(embedder, pictures.load(unknown), strict=strict)
         query, labels = cat([query, strangers.embedding]), labels + [None] * len(strangers.embedding)
+        ids += strangers.images.ids
     try:
         policy = fit(
             query,
@@ -55,6 +58,7 @@ def calibrate(
             unknown_rate=unknown_rate,
             seed=seed,
             model=embedder.fingerprint,
+            ids=ids,
         )
     except CalibrationError as error:
         say(f"howsure: {error}")
@@ -62,13 +66,17 @@ def calibrate(
     policy.save(model)
     made = policy.certificate
     if as_json:
-        print_json({"threshold": policy.threshold, **asdict(made)})
+        judged = {name: asdict(honesty) for name, honesty in policy.honesty.items()}
+        print_json({"threshold": policy.threshold, **asdict(made), "honesty": judged})
         return
     print(f"{model}: answers {made.coverage:.1%} of queries ({made.n} tested, {made.unknown_rate:.0%} without a match)")
     print(f"  match   from P(right) = {policy.threshold:.4f}   {made.match_coverage:.1%} of queries")
     if policy.unknown_at is not None:
-        print(f"  unknown below that, when nothing is near   {made.unknown_coverage:.1%} of queries")
+        print(f"  unknown from P(none) = {expit(policy.unknown_at):.4f}   {made.unknown_coverage:.1%} of queries")
     print(f"  error among answers at most {made.error_bound:.4f}, with confidence {made.confidence:g}")
+    print(f"  on held-out data {made.data}, in a gallery of {made.identities} identities; on new identities:")
+    for honesty in policy.honesty.values():
+        print(f"    P({honesty.event}), {honesty.link}: ECE {honesty.ece:.4f}, Brier {honesty.brier:.4f}")
 
 
 def _encoded(embedder: Embedder, images: ImageSet, *, strict: bool) -> Encoded:
@@ -79,11 +87,11 @@ def _encoded(embedder: Embedder, images: ImageSet, *, strict: bool) -> Encoded:
 
 
 def _roles(
-    held: Encoded, gallery: Path | None, embedder: Embedder, *, seed: int
-) -> tuple[Embedding, list[str | None], Embedding, list[str]]:
-    """Who asks and who answers: held-out pictures against a gallery, or one half of them against the other."""
+    held: Encoded, gallery: str | None, embedder: Embedder, *, seed: int
+) -> tuple[Embedding, list[str | None], list[str], Embedding, list[str]]:
+    """Who asks, with labels and ids, and who answers: held-out pictures a gallery, or some of them the others."""
     from howsure import data as pictures
-    from howsure.index import Index
+    from howsure.index import connect
 
     images = held.images
     if None in images.labels:
@@ -94,8 +102,9 @@ def _roles(
         ask, answer = pictures.split(images, {"queries": 0.6, "references": 0.4}, seed=seed)
         place = {name: row for row, name in enumerate(images.ids)}
         rows = [[place[name] for name in part.ids] for part in (ask, answer)]
-        return held.embedding[rows[0]], list(ask.labels), held.embedding[rows[1]], list(map(str, answer.labels))
-    with Index.open(gallery) as index:
+        known = list(map(str, answer.labels))
+        return held.embedding[rows[0]], list(ask.labels), list(ask.ids), held.embedding[rows[1]], known
+    with connect(gallery) as index:
         if index.about.get("fingerprint") != embedder.fingerprint:
             raise GalleryError(
                 f"gallery {gallery}",
@@ -104,4 +113,4 @@ def _roles(
             )
         ids, belief = index.embedding()
         identities = [label or f"item {name}" for name, label in zip(ids, index.labels(ids), strict=True)]
-    return held.embedding, list(images.labels), belief, identities
+    return held.embedding, list(images.labels), list(images.ids), belief, identities

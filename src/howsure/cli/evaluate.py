@@ -44,11 +44,13 @@ def evaluate(
 ) -> None:
     """Measure a model: retrieval, verification, selective prediction, calibration, detection of foreign pictures."""
     from howsure import data as pictures
+    from howsure.bench.chances import chance_metrics, honesty_of
     from howsure.bench.evaluation import evaluate as measure
     from howsure.bench.map_files import map_file
     from howsure.bench.plots import require_matplotlib
     from howsure.bench.sheets import sheets_folder
     from howsure.data.corrupted import corrupted_set, corruption_named
+    from howsure.decide import Policy
     from howsure.embedder import Embedder
 
     embedder = Embedder.load(model).to(device())
@@ -63,11 +65,15 @@ def evaluate(
     seen = {CLEAN: known}
     if worse:
         seen[str(worse)] = _encoded(embedder, corrupted_set(known.images, worse, seed=seed), strict=strict)
-    matcher = _matcher(embedder, model)
+    policy = Policy.load(model, model=embedder.fingerprint)
+    matcher = policy.matcher if policy else _first_matcher(embedder)
     strangers = foreign.embedding if foreign else None
     rows = {
         name: measure(one.embedding, labels, matcher=matcher, ood=strangers, seed=seed) for name, one in seen.items()
     }
+    judged = {name: honesty_of(policy, one.embedding, labels) for name, one in seen.items()} if policy else {}
+    for name, honesty in judged.items():
+        rows[name] += chance_metrics(honesty)
     written = _write_sheets(folder, seen) if folder else []
     if map_ is not None:
         _draw_map(map_, seen, labels, seed=seed)
@@ -84,6 +90,7 @@ def evaluate(
             "pictures": len(known.images),
             "metrics": _metrics_json(rows[CLEAN]),
             "corrupted": {"corruption": str(worse), "metrics": _metrics_json(rows[str(worse)])} if worse else None,
+            "reliability": {name: honesty.reliability for name, honesty in judged.get(CLEAN, {}).items()},
             "sheets": [str(file) for file in written],
             "map": str(map_) if map_ else None,
             "skipped": skipped_json([*known.skipped, *(foreign.skipped if foreign else ())]),
@@ -105,14 +112,12 @@ def _labels(images: ImageSet) -> list[str]:
     return [str(label) for label in images.labels]
 
 
-def _matcher(embedder: Embedder, model: Path) -> Matcher | None:
-    """The policy's, if there is one, else what training left."""
-    from howsure.decide import Policy
+def _first_matcher(embedder: Embedder) -> Matcher | None:
+    """What training left."""
     from howsure.match import Matcher
 
-    policy = Policy.load(model, model=embedder.fingerprint)
     first = embedder.card.get("matcher")
-    return policy.matcher if policy else Matcher(**first) if first else None
+    return Matcher(**first) if first else None
 
 
 def _write_sheets(folder: Path, seen: dict[str, Encoded]) -> list[Path]:

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from howsure.cli.console import Json, Strict, device, print_json, report_skipped, say
-from howsure.errors import GalleryError, ModelError
 
 if TYPE_CHECKING:
     from howsure.decide import Finding, Policy
-    from howsure.embedder import Embedder
-    from howsure.index import Index
-    from howsure.match import Matcher
 
 
 def search(
-    gallery: Annotated[Path, typer.Argument(metavar="GALLERY", help="A gallery made by howsure index.")],
+    gallery: Annotated[
+        str, typer.Argument(metavar="GALLERY", help="A gallery made by howsure index: a path or a URL.")
+    ],
     images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Pictures, or folders and sets of them.")],
     k: Annotated[int, typer.Option("-k", help="How many matches to show.", min=1)] = 5,
     model: Annotated[Path | None, typer.Option("-m", "--model", help="The model, if it has moved.")] = None,
@@ -27,20 +25,25 @@ def search(
 ) -> None:
     """Search a gallery: the answer, how probable it is, and the matches it rests on."""
     from howsure import data as pictures
-    from howsure.decide import ask
-    from howsure.index import Index
+    from howsure.decide import ask, count_identities
+    from howsure.index import connect
+    from howsure.tasks.opening import model_of
 
     results: list[dict[str, Any]] = []
-    with Index.open(gallery) as index:
+    with connect(gallery) as index:
         if index.recovered:
             say(index.recovered)
-        embedder, policy, matcher = load_model_of(index, gallery, model)
+        embedder, policy, matcher = model_of(index, gallery, model)
+        embedder.to(device())
+        same_size = policy is None or len(index) == policy.certificate.gallery
+        identities = None if same_size else count_identities(index)
         for source in images:
             encoded = embedder.encode_set(pictures.load(source), strict=strict)
             report_skipped(encoded.skipped)
-            findings = ask(index, encoded.embedding, policy=policy, matcher=matcher, k=k)
+            findings = ask(index, encoded.embedding, policy=policy, matcher=matcher, k=k, identities=identities)
             shown = [str(path or name) for path, name in zip(encoded.images.paths, encoded.images.ids, strict=True)]
             results += [_json(name, finding) for name, finding in zip(shown, findings, strict=True)]
+    _watch(results, policy)
     if as_json:
         print_json(results)
         return
@@ -48,27 +51,25 @@ def search(
         _print(result)
 
 
-def load_model_of(index: Index, gallery: Path, model: Path | None) -> tuple[Embedder, Policy | None, Matcher | None]:
-    """The model that made a gallery, with its policy and its matcher."""
-    from howsure.decide import Policy
-    from howsure.embedder import Embedder
-    from howsure.match import Matcher
+def _watch(results: list[dict[str, Any]], policy: Policy | None) -> None:
+    """Say whether these queries are still like those of calibration; None where there is nothing to tell it by."""
+    import numpy as np
 
-    path = model or Path(index.about.get("model", ""))
-    try:
-        embedder = Embedder.load(path)
-    except ModelError as error:
-        raise ModelError(f"the model of gallery {gallery}: {error}", fix="say where it is: --model MODEL") from error
-    if embedder.fingerprint != index.about.get("fingerprint"):
-        raise GalleryError(
-            f"gallery {gallery}",
-            expected=f"the model that made it, {index.about.get('fingerprint')}",
-            got=f"{embedder.fingerprint} at {path}",
-            fix="give the right --model, or index again",
+    from howsure.decide import Drift
+
+    drifted: bool | None = None
+    if policy and (drift := Drift(policy.reference)).watches:
+        # By lot, because folders come in order: all pictures of one class are not yet a change.
+        for row in np.random.default_rng(0).permutation(len(results)):
+            drift.see(results[row]["uncertainty"], results[row]["novelty"])
+        drifted = drift.state.drifted
+    if drifted:
+        say(
+            f"howsure: these {len(results)} pictures are not like those the model was calibrated on; "
+            "its promise does not cover them: look at them, then calibrate again"
         )
-    first = embedder.card.get("matcher")
-    policy = Policy.load(path, model=embedder.fingerprint)
-    return embedder.to(device()), policy, Matcher(**first) if first else None
+    for result in results:
+        result["drift"] = drifted
 
 
 def _json(query: str, finding: Finding) -> dict[str, Any]:
@@ -77,6 +78,7 @@ def _json(query: str, finding: Finding) -> dict[str, Any]:
         "answer": finding.answer.kind,
         "reason": finding.answer.reason,
         "probability": finding.answer.probability,
+        "none": finding.answer.none,
         "uncertainty": finding.uncertainty,
         "novelty": finding.novelty,
         "matches": [vars(match) for match in finding.matches],
@@ -92,6 +94,8 @@ def _print(result: dict[str, Any]) -> None:
     said = f"{words}: {best['label'] or best['id']}" if best and words == "match" else words
     if result["probability"] is not None:
         said += f"   P(best match is right) = {result['probability']:.3f}"
+    if result["none"] is not None:
+        said += f"   P(none of the gallery) = {result['none']:.3f}"
     if result["reason"]:
         said += f"   ({REASONS[result['reason']]})"
     print(f"{result['query']}\n  {said}")

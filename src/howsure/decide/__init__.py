@@ -1,22 +1,34 @@
 """From matches to an answer: match, unknown, or not sure and why."""
 
 from howsure.decide.answer import REASONS, Answer
-from howsure.decide.ask import Finding, Match, ask
-from howsure.decide.evidence import DEPTH, Evidence, lead, weigh
+from howsure.decide.ask import Finding, Match, ask, count_identities
+from howsure.decide.chances import Chances, Odds, both_ways
+from howsure.decide.drift import Drift, DriftState, Reference
+from howsure.decide.evidence import DEPTH, FEATURES, Evidence, lead, weigh
+from howsure.decide.honesty import Honesty
 from howsure.decide.policy import Certificate, Limits, Policy
 from howsure.decide.rules import decide, verify_pair
 
 __all__ = [
     "DEPTH",
+    "FEATURES",
     "REASONS",
     "Answer",
     "Certificate",
+    "Chances",
+    "Drift",
+    "DriftState",
     "Evidence",
     "Finding",
+    "Honesty",
     "Limits",
     "Match",
+    "Odds",
     "Policy",
+    "Reference",
     "ask",
+    "both_ways",
+    "count_identities",
     "decide",
     "lead",
     "verify_pair",

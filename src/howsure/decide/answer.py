@@ -24,3 +24,4 @@ class Answer:
     kind: Kind
     reason: str | None  # a key of REASONS; None for a match
     probability: float | None  # P(the best match is right); None while the model is not calibrated
+    none: float | None = None  # P(nothing in the gallery is it); None where calibration met no unknowns

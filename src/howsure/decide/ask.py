@@ -11,8 +11,10 @@ from howsure.decide.evidence import DEPTH, weigh
 from howsure.decide.policy import Policy
 from howsure.decide.rules import decide
 from howsure.embeddings import Embedding
-from howsure.index import Index, Item
+from howsure.index import Gallery, Item
 from howsure.match import Matcher
+
+SAMPLE = 2_000
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,29 @@ def _identities(ids: np.ndarray, items: dict[str, Item]) -> np.ndarray:
     return np.vectorize(lambda name: codes[named[name]], otypes=[int])(ids)
 
 
+def count_identities(index: Gallery) -> int:
+    """How many identities a gallery holds; past SAMPLE items by a sample of them, each counted as 1/references."""
+    ids = index.ids()
+    some = np.random.default_rng(0).permutation(len(ids))[:SAMPLE]
+    references = index.references(index.labels([ids[place] for place in some])) if len(ids) else [1]
+    return round(len(ids) * float(np.mean(1 / np.array(references))))
+
+
 def ask(
-    index: Index, query: Embedding, *, policy: Policy | None, matcher: Matcher | None = None, k: int = 5
+    index: Gallery,
+    query: Embedding,
+    *,
+    policy: Policy | None,
+    matcher: Matcher | None = None,
+    k: int = 5,
+    identities: int | None = None,
 ) -> list[Finding]:
     """One finding a query. Items without a label are identities of their own.
 
     Without a policy every answer is `not_sure`, and `matcher`, where there is one, still gives probabilities.
+    `identities` is how many the gallery holds; without it, as many as when the policy was made.
     """
-    link = policy.matcher if policy else matcher
+    link = policy.matcher_at(identities) if policy else matcher
     matches = index.search(query, max(k, DEPTH), matcher=link)
     uncertainty = query.uncertainty.double().numpy()
     novelty = None if query.novelty is None else query.novelty.double().numpy()
@@ -59,13 +76,16 @@ def ask(
         nothing = Answer("unknown", "no_close_match", None)
         return [Finding(nothing, value, novel[row], (), True) for row, value in enumerate(uncertainty.tolist())]
     items = {item.id: item for item in index.items(sorted(set(matches.ids.ravel())))}
-    identities = _identities(matches.ids, items)
+    whose = _identities(matches.ids, items)
     if policy:
+        doubt = index.get(list(matches.ids[:, 0])).uncertainty.double().numpy()
+        near = matches.distances[:, :DEPTH], whose[:, :DEPTH]
         answers = decide(
             policy,
-            weigh(policy.matcher, matches.distances[:, :DEPTH], identities[:, :DEPTH], uncertainty, novelty),
+            weigh(policy.matcher, *near, uncertainty, novelty, match_uncertainty=doubt),
+            identities=identities,
             references=index.references([items[best].label for best in matches.ids[:, 0]]),
-            match_uncertainty=index.get(list(matches.ids[:, 0])).uncertainty.double().numpy(),
+            match_uncertainty=doubt,
         )
     else:
         answers = [Answer("not_sure", "not_calibrated", None)] * len(query)

@@ -7,22 +7,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.special import expit
 
+from howsure.decide.chances import Chances
+from howsure.decide.drift import Reference
+from howsure.decide.honesty import Honesty
 from howsure.errors import ModelError
 from howsure.files import write_whole
 from howsure.match import Matcher
-from howsure.numerics.logistic import Logistic
 
 POLICY_FILE = "policy.json"
-FEATURES = 5  # of `Evidence`
 
 
 @dataclass(frozen=True)
 class Limits:
     """What is usual among held-out queries that were answered rightly: 95 % of them lie on the good side of each."""
 
-    neighbour_distance: float
+    gap: float | None  # None where the belief tells its novelty
     margin: float
     uncertainty: float | None  # None where every query has the same
     gallery_uncertainty: float | None
@@ -41,28 +43,44 @@ class Certificate:
     n: int  # held-out queries that tested the policy
     unknown_rate: float  # share of them without a mate in the gallery
     gallery: int  # items they were searched in
+    identities: int  # of these items
+    data: str  # hash of the held-out queries, names and labels
     made: str  # date
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A matcher, the probability that its best match is right, and two thresholds with a guarantee.
+    """A matcher, the chances of what a query is, and two thresholds with a guarantee.
 
-    Thresholds are log-odds: answer `match` from `match_at` up, `unknown` from `unknown_at` down, else `not_sure`.
+    Thresholds are log-odds: answer `match` where the best match is right with `match_at` or more, `unknown` where
+    nothing in the gallery is it with `unknown_at` or more, else `not_sure`.
     """
 
     matcher: Matcher
-    confidence: Logistic
+    chances: Chances
     match_at: float
     unknown_at: float | None
     limits: Limits
+    reference: Reference
     certificate: Certificate
+    honesty: dict[str, Honesty]  # same, right and, where there were unknowns, none
     model: str  # fingerprint of the weights it was made for
 
     @property
     def threshold(self) -> float:
         """The probability from which a match is answered."""
-        return float(expit(self.match_at))
+        return float(expit(self.chances.right.log_odds(np.array(self.match_at))))
+
+    def matcher_at(self, identities: int | None) -> Matcher:
+        """The matcher where a pair matches as rarely as in a gallery of so many identities."""
+        if identities is None:
+            return self.matcher
+        rate = self.matcher.base_rate / self.ratio(identities)
+        return self.matcher.at(min(rate, 0.99))  # a rate stays a rate in a gallery of one
+
+    def ratio(self, identities: int | None) -> float:
+        """How many times as many identities a gallery holds as the one that the policy was made in."""
+        return 1.0 if identities is None else max(1, identities) / self.certificate.identities
 
     def save(self, folder: str | Path) -> None:
         """Write `policy.json` into a model directory."""
@@ -89,15 +107,15 @@ class Policy:
     @classmethod
     def of(cls, keys: dict[str, Any]) -> Policy:
         """The policy that `asdict` wrote."""
-        confidence = keys["confidence"]
-        if len(confidence["coefficients"]) != FEATURES:
-            raise ValueError(f"{len(confidence['coefficients'])} coefficients where there should be {FEATURES}")
+        reference = keys["reference"]
         return cls(
             **keys
             | {
-                "matcher": Matcher(**keys["matcher"]),
-                "confidence": Logistic(tuple(confidence["coefficients"]), confidence["offset"]),
+                "matcher": Matcher.of(keys["matcher"]),
+                "chances": Chances.of(keys["chances"]),
                 "limits": Limits(**keys["limits"]),
+                "reference": Reference(tuple(reference["uncertainty"]), tuple(reference["novelty"])),
                 "certificate": Certificate(**keys["certificate"]),
+                "honesty": {name: Honesty.of(said) for name, said in keys["honesty"].items()},
             }
         )

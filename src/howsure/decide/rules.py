@@ -18,25 +18,35 @@ def decide(
     policy: Policy,
     evidence: Evidence,
     *,
+    identities: int | None = None,
     references: Sequence[int] | None = None,
     match_uncertainty: np.ndarray | None = None,
 ) -> list[Answer]:
     """One answer a query.
 
     `references` is how many pictures the gallery has of the best identity; `match_uncertainty` is the best match's own.
+    In a gallery of another number of identities than the policy was made in, probabilities are corrected for it, and
+    an answer needs what it needed before as well as what it needs now: the correction only ever takes answers away.
     """
-    log_odds = policy.confidence.log_odds(evidence.features())
+    chances, ratio = policy.chances, policy.ratio(identities)
+    told = chances.told(evidence, ratio=ratio)
+    right, none = expit(told.right), expit(told.none)
+    match = chances.scores(evidence, ratio=max(1.0, ratio)).right >= policy.match_at
+    unknown = np.zeros(len(match), bool)
+    if policy.unknown_at is not None:
+        unknown = chances.scores(evidence, ratio=min(1.0, ratio)).none >= policy.unknown_at
     answers = []
-    for row, value in enumerate(log_odds):
-        probability = float(expit(value))
-        if value >= policy.match_at:
-            answers.append(Answer("match", None, probability))
-        elif policy.unknown_at is not None and value <= policy.unknown_at:
-            answers.append(Answer("unknown", "no_close_match", probability))
+    for row in range(len(match)):
+        probability, absent = float(right[row]), None if chances.absent is None else float(none[row])
+        if match[row]:
+            answers.append(Answer("match", None, probability, absent))
+        elif unknown[row]:
+            answers.append(Answer("unknown", "no_close_match", probability, absent))
         else:
             few = references is not None and references[row] < 2
             doubt = None if match_uncertainty is None else float(match_uncertainty[row])
-            answers.append(Answer("not_sure", _reason(policy.limits, evidence, row, few=few, doubt=doubt), probability))
+            reason = _reason(policy.limits, evidence, row, few=few, doubt=doubt)
+            answers.append(Answer("not_sure", reason, probability, absent))
     return answers
 
 
@@ -52,7 +62,9 @@ def verify_pair(probability: float, policy: Policy | None) -> Answer:
 
 
 def _reason(limits: Limits, evidence: Evidence, row: int, *, few: bool, doubt: float | None) -> str:
-    if evidence.neighbour_distance[row] > limits.neighbour_distance or evidence.novelty[row] > NOVEL:
+    # A single picture is rarely near, which says little about what the model knows.
+    far = limits.gap is not None and evidence.gap[row] > limits.gap and not few
+    if far or evidence.novelty[row] > NOVEL:
         return "unfamiliar"
     if limits.uncertainty is not None and evidence.uncertainty[row] > limits.uncertainty:
         return "poor_image"

@@ -141,7 +141,7 @@ def _certain(demo: Demo) -> list[Html]:
     if np.ptp(own) > 0:
         told = "By the picture's own uncertainty, the sum of its variances."
         if demo.policy:
-            told += f" Its weight in the policy is {demo.policy.confidence.coefficients[-1]:.2f}."
+            told += f" Its weight in the policy is {demo.policy.chances.right.logistic.coefficients[-2]:.2f}."
         parts += [report.paragraph(told, kind="soft"), *_sheets(demo, own, [f"{value:.3f}" for value in own])]
     return parts or [report.paragraph("There is nothing to go by.", kind="soft")]
 

@@ -1,0 +1,110 @@
+"""Held-out queries: who is known, who is hidden, who fits and who tests, and what a search finds for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from howsure.compare import rms_distance
+from howsure.decide import DEPTH
+from howsure.embeddings import Embedding
+from howsure.errors import CalibrationError, InputError
+from howsure.numerics.link import folds_of
+
+FIT_SHARE = 1 / 3  # of the queries fit probabilities and fix the thresholds; the rest test them
+LEAST = 30
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Queries in their roles; arrays are (Q,)."""
+
+    query: Embedding
+    wanted: np.ndarray  # identities
+    hidden: np.ndarray  # bool: searched without their own identity
+    known: np.ndarray  # bool: their identity is there to be found
+    folds: np.ndarray  # by identity
+    fit: np.ndarray  # rows
+    test: np.ndarray  # rows
+
+    @classmethod
+    def of(
+        cls,
+        query: Embedding,
+        labels: Sequence[str | None],
+        identities: Sequence[str],
+        *,
+        unknown_rate: float,
+        rng: np.random.Generator,
+    ) -> HeldOut:
+        """Roles by lot. Where every query has a mate, a share of them does not see it."""
+        wanted = np.array([*labels], dtype=object)
+        enrolled = np.isin(wanted, [*{*identities}])
+        hidden = enrolled & (rng.random(len(wanted)) < unknown_rate) if enrolled.all() else np.zeros(len(wanted), bool)
+        fit, test = np.split(rng.permutation(len(wanted)), [round(FIT_SHARE * len(wanted))])
+        return cls(query, wanted, hidden, enrolled & ~hidden, folds_of(labels), fit, test)
+
+
+def nearest(held: HeldOut, gallery: Embedding, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distances and positions of the DEPTH nearest items; a hidden query does not see its own identity."""
+    gallery = gallery.to(dtype=torch.float64)
+    rows = []
+    for start in range(0, len(held.query), 256):
+        part = slice(start, start + 256)
+        distance = rms_distance(held.query[part].to(dtype=torch.float64), gallery)
+        own = torch.from_numpy((held.wanted[part][:, None] == names) & held.hidden[part][:, None])
+        distance[own] = torch.inf
+        rows.append(distance.topk(min(DEPTH, len(gallery)), largest=False))
+    distances = torch.cat([row.values for row in rows]).numpy()
+    found = torch.cat([row.indices for row in rows]).numpy()
+    # A gallery too small to fill the depth without the hidden identity repeats its farthest visible item.
+    visible = np.isfinite(distances)
+    last = np.maximum(visible.sum(1) - 1, 0)
+    row = np.arange(len(distances))
+    return (
+        np.where(visible, distances, distances[row, last][:, None]),
+        np.where(visible, found, found[row, last][:, None]),
+    )
+
+
+def data_hash(ids: Sequence[str], labels: Sequence[str | None]) -> str:
+    """A short name for exactly these queries with these labels, in any order.
+
+    >>> data_hash(["a.png", "b.png"], ["ann", None]) == data_hash(["b.png", "a.png"], [None, "ann"])
+    True
+    """
+    lines = sorted(json.dumps([str(name), label]) for name, label in zip(ids, labels, strict=True))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def check(
+    query: Embedding,
+    labels: Sequence[str | None],
+    gallery: Embedding,
+    identities: Sequence[str],
+    *,
+    shares: dict[str, float],
+    unknown_rate: float,
+) -> None:
+    """Refuse what cannot be calibrated on."""
+    for name, value in shares.items():
+        if not 0 < value < 1:
+            raise InputError(name, expected="a share between 0 and 1", got=str(value))
+    if not 0 <= unknown_rate < 1:
+        raise InputError("unknown_rate", expected="a share from 0 to below 1", got=str(unknown_rate))
+    for name, items, names in (("query", query, labels), ("gallery", gallery, identities)):
+        if len(items) != len(names):
+            raise InputError(f"{name} labels", expected=str(len(items)), got=str(len(names)))
+    if None in identities:
+        raise InputError("gallery labels", expected="an identity for every item", got="None among them")
+    if len(set(identities)) < 2:
+        raise CalibrationError("gallery", expected="two identities or more", got=str(len(set(identities))))
+    if len(query) < LEAST:
+        raise CalibrationError(
+            "queries", expected=f"{LEAST} held-out pictures or more", got=str(len(query)), fix="hold out more"
+        )

@@ -1,0 +1,129 @@
+"""The policy that answers most at a tolerated error rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+
+from howsure.calibrate.held_out import FIT_SHARE, HeldOut, check, data_hash, nearest
+from howsure.calibrate.probabilities import fit_chances, fit_matcher, honesty_of, pair_honesty
+from howsure.decide import Certificate, Evidence, Limits, Policy, Reference, weigh
+from howsure.embeddings import Embedding
+from howsure.errors import CalibrationError
+from howsure.numerics.certify import foreseen_p, least_count, widest_threshold
+
+REFERENCE = 1_000  # queries kept to notice drift
+HOPE = 0.2  # a rule whose foreseen p-value is larger is not tried: all risk goes to the other
+
+
+def calibrate(
+    query: Embedding,
+    labels: Sequence[str | None],
+    gallery: Embedding,
+    identities: Sequence[str],
+    *,
+    max_error: float = 0.01,
+    confidence: float = 0.95,
+    unknown_rate: float = 0.2,
+    seed: int = 0,
+    model: str = "",
+    ids: Sequence[str] | None = None,
+) -> Policy:
+    """The policy that answers most while errors among answers stay at or below `max_error` with this confidence.
+
+    Queries are held-out pictures, `labels` their identities; None, or an identity that the gallery lacks, is an
+    unknown. Where there are no unknowns, a share `unknown_rate` of the queries is searched with its own identity
+    hidden, so that the policy has met some. An error is a `match` with the wrong identity, or an `unknown` whose
+    identity was there. `ids` name the queries in the certificate's hash; without them their places do.
+    """
+    shares = {"max_error": max_error, "confidence": confidence}
+    check(query, labels, gallery, identities, shares=shares, unknown_rate=unknown_rate)
+    rng = np.random.default_rng(seed)
+    names = np.array([*identities], dtype=object)
+    held = HeldOut.of(query, labels, identities, unknown_rate=unknown_rate, rng=rng)
+    fit, test, known = held.fit, held.test, held.known
+
+    matcher = fit_matcher(held, gallery, names, rng=rng)
+    distances, positions = nearest(held, gallery, names)
+    found, doubt = names[positions], gallery.uncertainty.double().numpy()
+    novelty = None if query.novelty is None else query.novelty.double().numpy()
+    own = query.uncertainty.double().numpy()
+    evidence = weigh(matcher, distances, found, own, novelty, match_uncertainty=doubt[positions[:, 0]])
+    right = known & (found[:, 0] == held.wanted)
+    chances = fit_chances(evidence[fit], right[fit], known[fit], held.folds[fit])
+    scores = chances.scores(evidence)
+
+    # Rules begin at even odds: right and none cannot both have them.
+    foresee = partial(foreseen_p, fit=fit, test=test, max_error=max_error, ceiling=0.0)
+    hope = not known.all() and foresee(-scores.none, known) <= HOPE
+    level = 1 - (1 - confidence) / (2 if hope else 1)  # two rules share the risk of being wrong
+    prove = partial(widest_threshold, fit=fit, test=test, max_error=max_error, confidence=level, ceiling=0.0)
+    match = prove(-scores.right, ~right)
+    if match is None:
+        raise _no_promise(len(test), ~right[test], scores.right[test], max_error=max_error, confidence=level)
+    unknown = prove(-scores.none, known) if hope else None
+
+    certificate = Certificate(
+        max_error=max_error,
+        confidence=confidence,
+        error_bound=max(rule.error_bound for rule in (match, unknown) if rule),
+        coverage=sum(rule.accepted for rule in (match, unknown) if rule) / len(test),
+        match_coverage=match.accepted / len(test),
+        unknown_coverage=unknown.accepted / len(test) if unknown else 0.0,
+        n=len(test),
+        unknown_rate=float(1 - known.mean()),
+        gallery=len(gallery),
+        identities=len({*identities}),
+        data=data_hash([*map(str, range(len(labels)))] if ids is None else ids, labels),
+        made=datetime.now(UTC).date().isoformat(),
+    )
+    answered = fit[right[fit] & (-scores.right[fit] <= match.threshold)]
+    same = pair_honesty(held, gallery, names, matcher=matcher, rng=rng)
+    return Policy(
+        matcher=matcher,
+        chances=chances,
+        match_at=-match.threshold,
+        unknown_at=-unknown.threshold if unknown else None,
+        limits=_limits(evidence[answered], doubt, said=novelty is not None),
+        reference=_reference(evidence, said=novelty is not None, rng=rng),
+        certificate=certificate,
+        honesty=honesty_of(held, evidence, right, chances=chances, same=same),
+        model=model,
+    )
+
+
+def _limits(usual: Evidence, doubt: np.ndarray, *, said: bool) -> Limits:
+    def high(values: np.ndarray) -> float | None:
+        return float(np.quantile(values, 0.95)) if len(values) and np.ptp(values) > 0 else None
+
+    return Limits(
+        gap=None if said else high(usual.gap),
+        margin=float(np.quantile(usual.margin, 0.05)) if len(usual.margin) else 0.0,
+        uncertainty=high(usual.uncertainty),
+        gallery_uncertainty=high(doubt),
+    )
+
+
+def _reference(evidence: Evidence, *, said: bool, rng: np.random.Generator) -> Reference:
+    """Some of the queries, by lot, so that future ones are exchangeable with them."""
+    rows = rng.permutation(len(evidence.uncertainty))[:REFERENCE]
+    return Reference(
+        uncertainty=tuple(evidence.uncertainty[rows].tolist()),
+        novelty=tuple(evidence.novelty[rows].tolist()) if said else (),
+    )
+
+
+def _no_promise(
+    n: int, error: np.ndarray, log_odds: np.ndarray, *, max_error: float, confidence: float
+) -> CalibrationError:
+    surest = np.argsort(-log_odds)[: max(1, n // 2)]
+    least = 2 * least_count(max_error, confidence)
+    return CalibrationError(
+        "no policy can promise this",
+        expected=f"an error rate of at most {max_error:g} with confidence {confidence:g}",
+        got=f"{int(error[surest].sum())} errors among the surest {len(surest)} of {n} test queries",
+        fix=f"allow a larger error, or hold out more pictures (about {round(2 * least / (1 - FIT_SHARE))} at least)",
+    )

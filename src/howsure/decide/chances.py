@@ -1,0 +1,73 @@
+"""What a query may be: the best match, another item, or nothing in the gallery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import log_expit
+
+from howsure.decide.evidence import FEATURES, Evidence
+from howsure.numerics.isotonic import Isotonic
+from howsure.numerics.link import Link
+from howsure.numerics.logistic import Logistic
+
+__all__ = ["Chances", "Odds", "both_ways"]
+
+
+@dataclass(frozen=True, eq=False)
+class Odds:
+    """Log-odds, (Q,), that the best match is right, and that nothing in the gallery is it; at most one is above 0."""
+
+    right: np.ndarray
+    none: np.ndarray
+
+
+@dataclass(frozen=True)
+class Chances:
+    """P(right) of the best match, and P(none) = (1 - P(right)) · P(none | not right); the rest is another item."""
+
+    right: Link
+    absent: Logistic | None  # P(none | not right), from features `both_ways`; None where nothing was ever unknown
+
+    def scores(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
+        """What thresholds are set on: never flat."""
+        return self._odds(evidence, self.right.score(evidence.features()), ratio)
+
+    def told(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
+        """What to tell: calibrated."""
+        return self._odds(evidence, self.right.log_odds(self.right.score(evidence.features())), ratio)
+
+    def _odds(self, evidence: Evidence, right: np.ndarray, ratio: float) -> Odds:
+        """With `ratio` times as many identities as calibration met, each of them is likely that much less beforehand.
+
+        What speaks for another item is in the evidence, for it was searched among all of them. Not so for none: against
+        the best match its odds grow by `ratio`.
+        """
+        if self.absent is None:
+            return Odds(right, np.full(len(right), -np.inf))
+        absent = self.absent.log_odds(both_ways(evidence))
+        # 1/odds(right) = none/right + others/right; the first part is a share P(none | not right) of it.
+        right = right - np.logaddexp(log_expit(absent) + np.log(ratio), log_expit(-absent))
+        log_none = log_expit(-right) + log_expit(absent + np.log(ratio))
+        return Odds(right, log_none - np.log(-np.expm1(np.minimum(log_none, -1e-300))))
+
+    @classmethod
+    def of(cls, keys: dict[str, Any]) -> Chances:
+        """The chances that `asdict` wrote."""
+        right, absent = keys["right"], keys["absent"]
+        link = Link(_logistic(right["logistic"], FEATURES), Isotonic.of(right["steps"]))
+        return cls(link, None if absent is None else _logistic(absent, 2 * FEATURES))
+
+
+def both_ways(evidence: Evidence) -> np.ndarray:
+    """(Q, 2 FEATURES): every feature and its opposite, for a link that may turn either way."""
+    features = evidence.features()
+    return np.column_stack([features, -features])
+
+
+def _logistic(keys: dict[str, Any], count: int) -> Logistic:
+    if len(keys["coefficients"]) != count:
+        raise ValueError(f"{len(keys['coefficients'])} coefficients where there should be {count}")
+    return Logistic(tuple(keys["coefficients"]), keys["offset"])

@@ -1,0 +1,79 @@
+"""A policy made among few identities and used among many: what the correction mends, and what it does not promise."""
+
+import numpy as np
+import pytest
+import torch
+
+from howsure.bench.evaluation import neighbours
+from howsure.calibrate import calibrate
+from howsure.decide import Policy, decide, weigh
+from howsure.embeddings import Gaussian
+
+DIM, NOISE, FEW, MANY = 4, 0.3, 25, 400
+CENTRES = np.random.default_rng(0).normal(size=(2 * MANY, DIM))
+
+
+def pictures(who: np.ndarray, rng: np.random.Generator) -> Gaussian:
+    place = CENTRES[who] + NOISE * rng.normal(size=(len(who), DIM))
+    return Gaussian(torch.from_numpy(place), torch.full((len(who), 1), NOISE).double())
+
+
+def asked(count: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Four fifths are of the first `count` identities, which have two pictures in the gallery; the others are not."""
+    return np.where(rng.random(n) < 0.8, rng.integers(0, count, n), rng.integers(MANY, 2 * MANY, n))
+
+
+def gallery(count: int, rng: np.random.Generator) -> tuple[Gaussian, np.ndarray]:
+    who = np.repeat(np.arange(count), 2)
+    return pictures(who, rng), who
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    rng = np.random.default_rng(1)
+    items, names = gallery(FEW, rng)
+    who = asked(FEW, 1_500, rng)
+    return calibrate(pictures(who, rng), [*map(str, who)], items, [*map(str, names)], max_error=0.2)
+
+
+def told(policy: Policy, count: int, identities: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """P(right), which are right, and which are answered as a match, in a gallery of so many."""
+    rng = np.random.default_rng(2)
+    items, names = gallery(count, rng)
+    who = asked(count, 3_000, rng)
+    query = pictures(who, rng)
+    near = neighbours(query, items)
+    found = names[near.positions]
+    evidence = weigh(policy.matcher, near.distances, found, query.uncertainty.numpy())
+    answers = decide(policy, evidence, identities=identities)
+    match = np.array([answer.kind == "match" for answer in answers])
+    return np.array([answer.probability for answer in answers]), found[:, 0] == who, match
+
+
+def test_probabilities_mean_what_they_say_in_a_larger_gallery(policy: Policy) -> None:
+    off = {}
+    for identities in (None, MANY):
+        probability, right, _ = told(policy, MANY, identities)
+        off[identities] = abs(probability.mean() - right.mean())
+    assert off[None] > 0.1
+    assert off[MANY] < off[None] / 2
+
+
+def test_fewer_wrong_answers_in_a_larger_gallery(policy: Policy) -> None:
+    _, right, plain = told(policy, MANY, None)
+    _, _, corrected = told(policy, MANY, MANY)
+    assert (corrected <= plain).all()
+    assert (corrected & ~right).sum() < 0.5 * (plain & ~right).sum()
+
+
+def test_the_same_size_changes_nothing(policy: Policy) -> None:
+    assert policy.certificate.identities == FEW
+    for one, other in zip(told(policy, FEW, None), told(policy, FEW, FEW), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_smaller_gallery_adds_no_answers(policy: Policy) -> None:
+    before, _, plain = told(policy, 5, None)
+    after, _, corrected = told(policy, 5, 5)
+    assert np.array_equal(plain, corrected)
+    assert (after > before).all()

@@ -39,6 +39,7 @@ _HOME = {
     "Policy": "decide",
     "ask": "decide",
     "HowsureError": "errors",
+    "Client": "web.client",
 }
 
 __all__ = sorted(_HOME)

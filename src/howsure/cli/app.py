@@ -8,7 +8,26 @@ from typing import Annotated
 import typer
 
 from howsure import __version__
-from howsure.cli import bench, calibrate, demo, embed, ensemble, evaluate, index, laplace, search, train, verify
+from howsure.cli import (
+    bench,
+    calibrate,
+    cluster,
+    demo,
+    embed,
+    ensemble,
+    evaluate,
+    export,
+    gate,
+    import_,
+    index,
+    label_next,
+    laplace,
+    search,
+    serve,
+    track,
+    train,
+    verify,
+)
 from howsure.errors import HowsureError
 
 app = typer.Typer(
@@ -27,9 +46,16 @@ app.command("ensemble")(ensemble.ensemble)
 app.command("calibrate")(calibrate.calibrate)
 app.command("index")(index.index)
 app.command("search")(search.search)
+app.command("serve")(serve.serve)
+app.command("export")(export.export)
+app.command("import")(import_.import_)
 app.command("verify")(verify.verify)
 app.command("embed")(embed.embed)
 app.command("evaluate")(evaluate.evaluate)
+app.command("cluster")(cluster.cluster)
+app.command("track")(track.track)
+app.command("gate")(gate.gate)
+app.command("label-next")(label_next.label_next)
 app.add_typer(bench.bench, name="bench")
 
 

@@ -38,12 +38,15 @@ _UPRIGHT = {
 }
 
 
-def decode(source: str | os.PathLike[str] | bytes | BinaryIO | Image.Image) -> Image.Image:
+def decode(
+    source: str | os.PathLike[str] | bytes | BinaryIO | Image.Image, *, max_pixels: int = MAX_PIXELS
+) -> Image.Image:
     """The first frame of a picture, upright, in mode "L" or "RGB".
 
     A path, the content of a file as bytes, an open binary file, or a Pillow image. The content decides, not the
     extension. Transparency is laid on white. 16 bits are scaled to 8; floats in [0, 1] are taken as such; other
-    ranges are stretched from their least to their greatest value.
+    ranges are stretched from their least to their greatest value. More than `max_pixels` are refused before a pixel is
+    decoded.
 
     >>> decode(b"hello")
     Traceback (most recent call last):
@@ -52,11 +55,11 @@ def decode(source: str | os.PathLike[str] | bytes | BinaryIO | Image.Image) -> I
     what = os.fspath(source) if isinstance(source, str | os.PathLike) else "picture"
     try:
         with _quiet_pillow(), _opened(source) as image:
-            _check_size(image.width * image.height)
+            _check_size(image.width * image.height, max_pixels)
             image.load()
             return _plain(image)
     except Exception as error:  # a plugin that meets a damaged file raises whatever it trips over
-        raise DataError(what, expected="a picture", got=_reason(error)) from error
+        raise DataError(what, expected="a picture", got=_reason(error, max_pixels)) from error
 
 
 def is_plain(image: Image.Image) -> bool:
@@ -100,9 +103,9 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def _check_size(pixels: int) -> None:
-    if pixels > MAX_PIXELS:
-        raise DataError("picture", got=f"too many pixels: {pixels:,} (limit {MAX_PIXELS:,})")
+def _check_size(pixels: int, limit: int) -> None:
+    if pixels > limit:
+        raise DataError("picture", got=f"too many pixels: {pixels:,} (limit {limit:,})")
 
 
 def _plain(image: Image.Image) -> Image.Image:
@@ -144,13 +147,13 @@ def _on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(white, image.convert("RGBA")).convert("L" if grey else "RGB")
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, limit: int) -> str:
     said = str(error)
     if isinstance(error, DataError):
         return error.got
     if isinstance(error, Image.DecompressionBombError):
         pixels = re.search(r"\((\d+) pixels\)", said)
-        return f"too many pixels: {int(pixels[1]):,} (limit {MAX_PIXELS:,})" if pixels else "too many pixels"
+        return f"too many pixels: {int(pixels[1]):,} (limit {limit:,})" if pixels else "too many pixels"
     if isinstance(error, MemoryError):
         return "a picture that needs too much memory"
     if isinstance(error, OSError) and error.strerror:

@@ -1,0 +1,62 @@
+"""The window as an ASGI app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+from starlette.staticfiles import StaticFiles
+
+from howsure import __version__
+from howsure.web.counters import Counters
+from howsure.web.limits import Guard
+from howsure.web.problems import PROBLEMS, tell_problems
+from howsure.web.routes import feedback, items, quality, search, service
+from howsure.web.service import Service
+from howsure.web.settings import Settings
+from howsure.web.state import open_state
+from howsure.web.worker import Worker
+
+__all__ = ["create_app"]
+
+STATIC = Path(__file__).parent / "static"
+ABOUT = "Search a gallery of beliefs: match probabilities, and *not sure* or *unknown* with the reason."
+
+
+def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI:
+    """An app over a gallery and the model that made it. Both are opened now, and closed when the app shuts down."""
+    settings = settings or Settings()
+    counters = Counters()
+    served = Service(
+        open_state(gallery, settings),
+        settings,
+        counters,
+        **{name: Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails")},
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        served.close()
+
+    app = FastAPI(
+        title="howsure",
+        version=__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # the usual pages load their scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = served
+    tell_problems(app)
+    api = APIRouter(prefix="/api/v1", responses=PROBLEMS)
+    for part in (search.router, items.router, quality.router, feedback.router, service.session):
+        api.include_router(part)
+    app.include_router(api)
+    app.include_router(service.router, responses=PROBLEMS)
+    app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
+    app.add_middleware(Guard, settings=settings, counters=counters)
+    return app

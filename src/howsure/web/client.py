@@ -1,0 +1,128 @@
+"""The API from Python, with the standard library alone."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode
+from urllib.request import ProxyHandler, Request, build_opener
+
+from howsure.errors import GalleryUnavailableError, HowsureError, InputError
+
+__all__ = ["Client"]
+
+
+class Client:
+    """Asks a server that `howsure serve` runs.
+
+        client = Client("http://127.0.0.1:8765")
+        client.search("new.jpg")["results"][0]["answer"]["words"]
+
+    Replies are the JSON of the API. What the server refuses is a `HowsureError` with its words.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = 60.0):
+        if not url.startswith(("http://", "https://")):
+            raise InputError("url", expected="http://HOST:PORT", got=repr(url))
+        self._url, self._token, self._timeout = url.rstrip("/"), token, timeout
+        self._opener = build_opener(ProxyHandler({}))  # a proxy must not see the token
+
+    def search(self, *pictures: str | Path | bytes, k: int = 5) -> dict[str, Any]:
+        """One result a picture; pictures are paths or the content of files."""
+        return self._upload("search", [("pictures", one) for one in pictures], {"k": str(k)})
+
+    def search_items(self, ids: Sequence[str], *, k: int = 5) -> dict[str, Any]:
+        """The same with items of the gallery as queries."""
+        return self._send("POST", "search/precomputed", {"ids": list(ids), "k": k})
+
+    def verify(self, a: str | Path | bytes, b: str | Path | bytes) -> dict[str, Any]:
+        """Whether two pictures show the same."""
+        return self._upload("verify", [("a", a), ("b", b)], {})
+
+    def items(self, **query: Any) -> dict[str, Any]:
+        """Some items: `sort`, `descending`, `label`, `text`, `least`, `most`, `offset`, `limit`."""
+        asked = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+        return self._send("GET", f"items?{urlencode(asked)}")
+
+    def item(self, name: str) -> dict[str, Any]:
+        """One item."""
+        return self._send("GET", f"items/{quote(name, safe='')}")
+
+    def add(self, *pictures: str | Path | bytes, label: str | None = None) -> dict[str, Any]:
+        """Add pictures to the gallery; they are on disk when this returns."""
+        return self._upload("items", [("pictures", one) for one in pictures], {"label": label} if label else {})
+
+    def remove(self, name: str) -> str:
+        """Remove an item; the token for `undo`."""
+        return str(self._send("DELETE", f"items/{quote(name, safe='')}")["undo"])
+
+    def undo(self, token: str) -> dict[str, Any]:
+        """Bring back an item that was removed."""
+        return self._send("POST", "undo", {"undo": token})
+
+    def quality(self) -> dict[str, Any]:
+        """Reliability, risk and coverage, the certificate, drift."""
+        return self._send("GET", "quality")
+
+    def feedback(self, query: str, item: str, *, same: bool, label: str | None = None) -> dict[str, Any]:
+        """Say whether a query, by the name that `search` gave it, shows the same as an item."""
+        return self._send("POST", "feedback", {"query": query, "item": item, "same": same, "label": label})
+
+    def _send(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        content = None if body is None else json.dumps(body).encode()
+        return self._ask(method, path, content, "application/json")
+
+    def _upload(
+        self, path: str, pictures: Sequence[tuple[str, str | Path | bytes]], fields: Mapping[str, str]
+    ) -> dict[str, Any]:
+        if not pictures:
+            raise InputError("pictures", expected="at least one", got="none")
+        edge = secrets.token_hex(16)
+        parts = [
+            f'--{edge}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+            for name, value in fields.items()
+        ]
+        for name, picture in pictures:
+            called, content = ("picture", picture) if isinstance(picture, bytes) else _file(Path(picture))
+            head = f'--{edge}\r\nContent-Disposition: form-data; name="{name}"; filename="{called}"\r\n\r\n'
+            parts.append(head.encode() + content + b"\r\n")
+        return self._ask(
+            "POST", path, b"".join(parts) + f"--{edge}--\r\n".encode(), f"multipart/form-data; boundary={edge}"
+        )
+
+    def _ask(self, method: str, path: str, body: bytes | None, kind: str) -> dict[str, Any]:
+        request = Request(f"{self._url}/api/v1/{path}", data=body, method=method)
+        if body is not None:
+            request.add_header("Content-Type", kind)
+        if self._token:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        try:
+            with self._opener.open(request, timeout=self._timeout) as reply:
+                return dict(json.load(reply))
+        except HTTPError as error:
+            raise _told(error) from error
+        except (URLError, TimeoutError, ConnectionError) as error:
+            reason = getattr(error, "reason", error)
+            raise GalleryUnavailableError(
+                f"server {self._url}", expected="an answer", got=str(reason), fix="is howsure serve running?"
+            ) from error
+
+
+def _file(path: Path) -> tuple[str, bytes]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"picture {path}", expected="a file", got=(error.strerror or str(error)).lower()) from error
+    return path.name.replace('"', "_").replace("\r", "_").replace("\n", "_"), content
+
+
+def _told(error: HTTPError) -> HowsureError:
+    try:
+        detail = str(json.load(error)["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = f"the server answered {error.code}"
+    return GalleryUnavailableError(detail) if error.code == 503 else InputError(detail)

@@ -1,0 +1,54 @@
+"""What people say about matches."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from fastapi import APIRouter, Response
+
+from howsure.web.problems import RefusedError
+from howsure.web.schemas import Feedback, Pair, Pairs
+from howsure.web.service import Served
+from howsure.web.state import State
+
+router = APIRouter(tags=["feedback"])
+
+
+@router.post("/feedback", status_code=201)
+async def give(served: Served, said: Feedback) -> Pair:
+    """Say that a query and an item show the same, or that they do not. On disk when the reply comes."""
+    return await served.lookups.run(_give, served.state, said)
+
+
+@router.get("/feedback")
+async def pairs(served: Served) -> Pairs:
+    """All feedback as pairs."""
+    return Pairs(pairs=await served.lookups.run(served.state.feedback.pairs))
+
+
+@router.get(
+    "/feedback.csv",
+    response_class=Response,
+    responses={200: {"content": {"text/csv": {}}, "description": "One row a pair."}},
+)
+async def export(served: Served) -> Response:
+    """The same as a table."""
+    table = await served.lookups.run(served.state.feedback.csv)
+    return Response(
+        table, media_type="text/csv", headers={"Content-Disposition": 'attachment; filename="feedback.csv"'}
+    )
+
+
+def _give(state: State, said: Feedback) -> Pair:
+    if said.item not in state.index:
+        raise RefusedError(404, f"item {said.item[:60]!r}", expected="an item of the gallery", got="none")
+    pair = Pair(
+        query=said.query,
+        picture=None,
+        item=said.item,
+        item_label=state.index.labels([said.item])[0],
+        same=said.same,
+        label=said.label,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return state.feedback.add(pair, state.recent.get(said.query))

@@ -1,0 +1,138 @@
+"""The items of the gallery: look, add, remove and bring back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, File, Form, Query, Response, UploadFile
+
+from howsure.web.pictures import picture_of
+from howsure.web.problems import RefusedError
+from howsure.web.schemas import Added, Item, ItemPage, ItemQuery, Removed, Undo
+from howsure.web.service import Served, Service
+from howsure.web.state import State, View
+
+router = APIRouter(tags=["items"])
+
+
+@router.get("/items")
+async def list_items(served: Served, asked: Annotated[ItemQuery, Query()]) -> ItemPage:
+    """Some items, sorted and filtered; `total` is how many there are."""
+    return await served.lookups.run(_page, served.state, asked)
+
+
+@router.post("/items", status_code=201)
+async def add_items(
+    served: Served,
+    pictures: Annotated[list[UploadFile], File(description="One or more pictures.")],
+    label: Annotated[str | None, Form(min_length=1, max_length=256, description="What all of them show.")] = None,
+) -> Added:
+    """Add pictures. The reply comes once they are on disk; only their pixels are kept."""
+    uploads = await served.read(pictures)
+    added = await served.pictures.run(_add, served, uploads, label)
+    served.counters.pictures += len(uploads)
+    return added
+
+
+@router.post("/undo")
+async def undo(served: Served, token: Undo) -> Item:
+    """Bring back an item that was removed."""
+    return await served.lookups.run(_undo, served.state, token.undo)
+
+
+@router.get("/items/{name:path}")
+async def get_item(served: Served, name: str) -> Item:
+    """One item."""
+    return await served.lookups.run(_one, served.state, name)
+
+
+@router.delete("/items/{name:path}")
+async def remove_item(served: Served, name: str) -> Removed:
+    """Remove an item. The token in the reply brings it back, as long as the server runs."""
+    return Removed(id=name, undo=await served.lookups.run(served.state.remove, name))
+
+
+@router.get(
+    "/thumbnails/{name:path}",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}}, "description": "A small picture."}},
+)
+async def thumbnail(served: Served, name: str) -> Response:
+    """A small picture of an item."""
+    content = await served.thumbnails.run(_thumbnail, served.state, name)
+    return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=300"})
+
+
+def _page(state: State, asked: ItemQuery) -> ItemPage:
+    view = state.view()
+    rows = np.flatnonzero(_wanted(view, asked))
+    rows = rows[_order(view, rows, asked)]
+    rows = rows[::-1] if asked.descending else rows
+    shown = rows[asked.offset : asked.offset + asked.limit].tolist()
+    return ItemPage(items=_items(state, view, shown), total=len(rows), offset=asked.offset)
+
+
+def _wanted(view: View, asked: ItemQuery) -> np.ndarray:
+    kept = np.ones(len(view.ids), bool)
+    if asked.label is not None:
+        kept &= np.array([label == asked.label for label in view.labels], bool)
+    if asked.text:
+        kept &= np.array([asked.text.lower() in name.lower() for name in view.ids], bool)
+    rank = np.searchsorted(view.ascending, view.uncertainty) / max(1, len(view.ids))
+    if asked.least is not None:
+        kept &= rank >= asked.least
+    if asked.most is not None:
+        kept &= rank <= asked.most
+    return kept
+
+
+def _order(view: View, rows: np.ndarray, asked: ItemQuery) -> np.ndarray:
+    if asked.sort == "added":
+        return np.arange(len(rows))
+    by_label = asked.sort == "label"
+    values = np.array([view.labels[row] or "" for row in rows]) if by_label else view.uncertainty[rows]
+    return np.argsort(values, kind="stable")
+
+
+def _items(state: State, view: View, rows: Sequence[int]) -> list[Item]:
+    ids = [view.ids[row] for row in rows]
+    notes = {item.id: item.metadata for item in state.index.items(ids)} if ids else {}
+    return [
+        Item(
+            id=view.ids[row],
+            label=view.labels[row],
+            uncertainty=float(view.uncertainty[row]),
+            rank=view.rank(float(view.uncertainty[row])) or 0.0,
+            picture="path" in notes[view.ids[row]] or "source" in notes[view.ids[row]],
+        )
+        for row in rows
+    ]
+
+
+def _one(state: State, name: str) -> Item:
+    view = state.view()
+    if name not in view.place:
+        raise RefusedError(404, f"item {name[:60]!r}", expected="an item of the gallery", got="none")
+    return _items(state, view, [view.place[name]])[0]
+
+
+def _add(served: Service, uploads: Sequence[tuple[str, bytes]], label: str | None) -> Added:
+    state = served.state
+    ids = state.add(served.decode(uploads), label)
+    view = state.view()
+    return Added(items=_items(state, view, [view.place[name] for name in ids]))
+
+
+def _undo(state: State, token: str) -> Item:
+    return _one(state, state.undo(token))
+
+
+def _thumbnail(state: State, name: str) -> bytes:
+    if name not in state.index:
+        raise RefusedError(404, f"item {name[:60]!r}", expected="an item of the gallery", got="none")
+    content = picture_of(name, state.index.items([name])[0].metadata, state.sources)
+    if content is None:
+        raise RefusedError(404, f"picture of {name[:60]!r}", expected="a picture", got="none that can be read")
+    return content

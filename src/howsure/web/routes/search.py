@@ -1,0 +1,150 @@
+"""Search and verify: the answer about a picture, and about two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+from fastapi import APIRouter, File, Form, UploadFile
+
+from howsure.compare import rms_distance
+from howsure.decide import Finding, verify_pair
+from howsure.embeddings import Embedding
+from howsure.errors import InputError, ModelError
+from howsure.match import match_probability
+from howsure.web.pictures import Picture, data_url, degraded
+from howsure.web.schemas import Bell, Match, Precomputed, Result, SearchReply, Split, VerifyReply
+from howsure.web.service import Served, Service
+from howsure.web.state import State
+from howsure.web.words import about_pair, about_query
+
+router = APIRouter(tags=["search"])
+
+Severity = Annotated[int, Form(ge=0, le=5, description="0 is as it is, 5 is severe.")]
+
+
+@router.post("/search")
+async def search(
+    served: Served,
+    pictures: Annotated[list[UploadFile], File(description="One or more pictures.")],
+    k: Annotated[int, Form(ge=1, le=100, description="How many matches.")] = 5,
+    blur: Severity = 0,
+    occlusion: Severity = 0,
+    noise: Severity = 0,
+) -> SearchReply:
+    """What in the gallery is this, if anything? Pictures can be made worse on purpose, to see certainty fall."""
+    uploads = await served.read(pictures)
+    severities = {"blur": blur, "occlusion": occlusion, "noise": noise}
+    reply = await served.pictures.run(_search_pictures, served, uploads, severities, k)
+    served.counters.pictures += len(uploads)
+    return _counted(served, reply)
+
+
+@router.post("/search/precomputed")
+async def search_precomputed(served: Served, asked: Precomputed) -> SearchReply:
+    """The same for queries that need no network: items of the gallery, or beliefs that you bring."""
+    return _counted(served, await served.lookups.run(_search_precomputed, served.state, asked))
+
+
+@router.post("/verify")
+async def verify(
+    served: Served,
+    a: Annotated[UploadFile, File(description="A picture.")],
+    b: Annotated[UploadFile, File(description="Another picture.")],
+) -> VerifyReply:
+    """Do two pictures show the same thing? The probability is for a world where half of all pairs do."""
+    uploads = await served.read([a, b])
+    reply = await served.pictures.run(_verify, served, uploads)
+    served.counters.pictures += 2
+    return reply
+
+
+def _search_pictures(
+    served: Service, uploads: Sequence[tuple[str, bytes]], severities: dict[str, int], k: int
+) -> SearchReply:
+    state = served.state
+    pictures = [Picture(one.name, degraded(one.image, severities)) for one in served.decode(uploads)]
+    belief = state.encode(pictures)
+    findings = state.ask(belief, k)
+    shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
+    spoilt = any(severities.values())  # says nothing about the queries that come in
+    return _reply(state, belief, findings, shown, drifted=None if spoilt else state.watch(findings))
+
+
+def _search_precomputed(state: State, asked: Precomputed) -> SearchReply:
+    if (asked.ids is None) == (asked.fields is None):
+        raise InputError("query", expected="ids or fields", got="both" if asked.ids is not None else "neither")
+    if asked.ids is not None and not asked.ids:
+        raise InputError("ids", expected="at least one", got="none")
+    belief = state.known(asked.ids) if asked.ids is not None else state.given(asked.fields or {})
+    names = asked.ids or [f"query {row + 1}" for row in range(len(belief))]
+    return _reply(state, belief, state.ask(belief, asked.k), [(name, None, None) for name in names], drifted=None)
+
+
+def _reply(
+    state: State,
+    belief: Embedding,
+    findings: Sequence[Finding],
+    shown: Sequence[tuple[str, str | None, str | None]],
+    *,
+    drifted: bool | None,
+) -> SearchReply:
+    view, splits = state.view(), _splits(belief)
+    results = [
+        Result(
+            name=name,
+            query=query,
+            picture=picture,
+            answer=about_query(finding),
+            uncertainty=finding.uncertainty,
+            rank=view.rank(finding.uncertainty),
+            split=splits[row],
+            novelty=finding.novelty,
+            matches=[Match(**vars(match)) for match in finding.matches],
+            exact=finding.exact,
+        )
+        for row, (finding, (name, query, picture)) in enumerate(zip(findings, shown, strict=True))
+    ]
+    return SearchReply(results=results, drifted=drifted)
+
+
+def _splits(belief: Embedding) -> list[Split | None]:
+    draws = belief.by_draw()
+    if len(draws) == 1:
+        return [None] * len(belief)
+    picture = torch.stack([draw.uncertainty.double() for draw in draws]).mean(0)
+    model = (belief.uncertainty.double() - picture).clamp(min=0)
+    return [Split(picture=p, model=m) for p, m in zip(picture.tolist(), model.tolist(), strict=True)]
+
+
+def _verify(served: Service, uploads: Sequence[tuple[str, bytes]]) -> VerifyReply:
+    state = served.state
+    matcher = state.policy.matcher if state.policy else state.matcher
+    if matcher is None:
+        raise ModelError("this model cannot tell probabilities yet", fix="run howsure calibrate")
+    pictures = served.decode(uploads)
+    belief = state.encode(pictures)
+    probability = float(match_probability(matcher.at(0.5), belief[0], belief[1], paired=True))
+    return VerifyReply(
+        answer=about_pair(verify_pair(probability, state.policy)),
+        probability=probability,
+        distance=float(rms_distance(belief[0], belief[1], paired=True)),
+        uncertainty=belief.uncertainty.tolist(),
+        pictures=[data_url(one.image) for one in pictures],
+        bells=_bells(belief),
+    )
+
+
+def _bells(belief: Embedding) -> list[Bell]:
+    """Both beliefs along the line through their means; where these are one, along the first axis."""
+    mean, variance = belief.mean.double(), belief.variance.double()
+    gap = float((mean[1] - mean[0]).norm())
+    line = (mean[1] - mean[0]) / gap if gap else torch.eye(mean.shape[1], dtype=mean.dtype)[0]
+    spread = (variance * line.square()).sum(1).sqrt().tolist()
+    return [Bell(at=0.0, spread=spread[0]), Bell(at=gap, spread=spread[1])]
+
+
+def _counted(served: Service, reply: SearchReply) -> SearchReply:
+    served.counters.answers.update(result.answer.kind for result in reply.results)
+    return reply

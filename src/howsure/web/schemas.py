@@ -1,0 +1,293 @@
+"""What goes over the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Kind = Literal["match", "unknown", "not_sure"]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Id = Annotated[str, Field(min_length=1, max_length=1024)]
+Label = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class Wire(BaseModel):
+    """A frozen record; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Problem(BaseModel):
+    """What went wrong, in the form of RFC 9457."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str = Field(description="What was expected, what came, and what to do.")
+    expected: str | None = None
+    got: str | None = None
+    fix: str | None = None
+
+
+class Answer(Wire):
+    """What to tell about one query."""
+
+    kind: Kind
+    words: str = Field(description="The answer as a person would say it.")
+    reason: str | None = Field(description="Why not sure, or why unknown; null for a match.")
+    why: str | None = Field(description="The reason in words.")
+    probability: Probability | None = Field(description="That the best match is right; null without a policy.")
+    none: Probability | None = Field(description="That nothing in the gallery is it; null where it cannot be told.")
+
+
+class Match(Wire):
+    """One gallery item that a query may show."""
+
+    id: str
+    label: str | None
+    probability: Probability | None = Field(description="P(same) as a pair.")
+    distance: float = Field(ge=0)
+
+
+class Split(Wire):
+    """Where the uncertainty comes from; the two add up to it."""
+
+    picture: float = Field(description="What each network says about the picture.")
+    model: float = Field(description="What the networks disagree about.")
+
+
+class Result(Wire):
+    """The answer about one query, and what it rests on."""
+
+    name: str
+    query: str | None = Field(description="A name for these pixels, to be used in feedback; null without a picture.")
+    picture: str | None = Field(description="What was looked at, as a data URL; null for a query without a picture.")
+    answer: Answer
+    uncertainty: float = Field(ge=0)
+    rank: Probability | None = Field(description="Share of the gallery's items that are more certain.")
+    split: Split | None = Field(description="Null where the method cannot tell.")
+    novelty: Probability | None = Field(description="How unlike anything seen; null where the method cannot tell.")
+    matches: list[Match]
+    exact: bool
+
+
+class SearchReply(Wire):
+    """One result a query, in order."""
+
+    results: list[Result]
+    drifted: bool | None = Field(description="Queries are no longer like those of calibration; null if not watched.")
+
+
+class Precomputed(Wire):
+    """Queries that need no network: items of the gallery by id, or beliefs by their fields."""
+
+    ids: list[Id] | None = Field(None, max_length=256, description="Items whose beliefs are the queries.")
+    fields: dict[str, list[list[float]]] | None = Field(
+        None, description="The fields of the gallery's family, one row a query, as `GET gallery` names them."
+    )
+    k: int = Field(5, ge=1, le=100)
+
+
+class Bell(Wire):
+    """A belief seen along the line through the two means."""
+
+    at: float
+    spread: float = Field(ge=0, description="One standard deviation.")
+
+
+class VerifyReply(Wire):
+    """Whether two pictures show the same."""
+
+    answer: Answer
+    probability: Probability = Field(description="P(same) where half of all pairs are.")
+    distance: float = Field(ge=0)
+    uncertainty: list[float]
+    pictures: list[str]
+    bells: list[Bell]
+
+
+class Item(Wire):
+    """An item of the gallery."""
+
+    id: str
+    label: str | None
+    uncertainty: float = Field(ge=0)
+    rank: Probability = Field(description="Share of the items that are more certain.")
+    picture: bool = Field(description="Whether there is a thumbnail.")
+
+
+class ItemQuery(Wire):
+    """Which items, in what order, and which part of them."""
+
+    sort: Literal["uncertainty", "label", "added"] = "uncertainty"
+    descending: bool = Field(True, description="Largest, or last, first.")
+    label: str | None = Field(None, max_length=256, description="Only items with exactly this label.")
+    text: str | None = Field(None, max_length=256, description="Only items whose id has this in it.")
+    least: Probability | None = Field(None, description="Only items of this rank or more.")
+    most: Probability | None = Field(None, description="Only items of this rank or less.")
+    offset: int = Field(0, ge=0, le=10**9)
+    limit: int = Field(60, ge=1, le=500)
+
+
+class ItemPage(Wire):
+    """Some of the items that were asked for, and how many there are."""
+
+    items: list[Item]
+    total: int
+    offset: int
+
+
+class Added(Wire):
+    """The items that are in the gallery now, durably."""
+
+    items: list[Item]
+
+
+class Removed(Wire):
+    """The item is gone; the token brings it back."""
+
+    id: str
+    undo: str
+
+
+class Undo(Wire):
+    """The token that came with a removal."""
+
+    undo: str = Field(min_length=1, max_length=64)
+
+
+class Histogram(Wire):
+    """Counts between edges."""
+
+    edges: list[float]
+    counts: list[int]
+
+
+class Gallery(Wire):
+    """What is served."""
+
+    name: str
+    items: int
+    labels: list[str]
+    labels_left_out: int = Field(description="How many labels past the first thousand.")
+    family: str | None
+    fields: list[str] = Field(description="What a precomputed query has to bring.")
+    dim: int | None
+    calibrated: bool
+    method: str | None
+    uncertainty: Histogram | None = Field(description="Of the items; null if all have the same.")
+    usual: float | None = Field(description="Below it lie 95 % of the queries that were answered rightly.")
+    pictures: int = Field(description="At most so many in a request.")
+    upload: int = Field(description="At most so many bytes in a request.")
+
+
+class Bin(Wire):
+    """Cases that were told about the same probability."""
+
+    probability: float
+    happened: float
+    cases: int
+
+
+class HonestyReply(Wire):
+    """Whether a probability means what it says, on held-out queries."""
+
+    event: str
+    ece: float
+    brier: float
+    cases: int
+    reliability: list[Bin]
+
+
+class Point(Wire):
+    """What is answered, and how much of it is wrong, from a probability on."""
+
+    threshold: float
+    coverage: float
+    risk: float
+
+
+class CertificateReply(Wire):
+    """What was promised, on what evidence."""
+
+    max_error: float
+    confidence: float
+    error_bound: float
+    coverage: float
+    match_coverage: float
+    unknown_coverage: float
+    n: int
+    unknown_rate: float
+    gallery: int
+    identities: int
+    made: str
+
+
+class DriftReply(Wire):
+    """Whether queries are still like those of calibration."""
+
+    watches: list[str]
+    seen: int
+    evidence: float
+    drifted: bool
+
+
+class Quality(Wire):
+    """How good the answers are, as calibration found."""
+
+    calibrated: bool
+    threshold: float | None
+    certificate: CertificateReply | None
+    honesty: dict[str, HonestyReply]
+    risk_coverage: list[Point] = Field(description="From the bins of `honesty.right`, the surest first.")
+    drift: DriftReply | None
+
+
+class Map(Wire):
+    """Every item in a plane: arrays of one length, and the names that codes stand for."""
+
+    ids: list[str]
+    x: list[float]
+    y: list[float]
+    xx: list[float] = Field(description="Covariance of each belief in the plane.")
+    xy: list[float]
+    yy: list[float]
+    label: list[int] = Field(description="Place in `labels`; -1 without a label.")
+    labels: list[str]
+    uncertainty: list[float]
+    explained: float = Field(description="Share of the spread of the means that lies in the plane.")
+
+
+class Feedback(Wire):
+    """Whether a query shows the same as an item."""
+
+    query: str = Field(pattern="^[0-9a-f]{64}$", description="As the search named it.")
+    item: Id
+    same: bool
+    label: Label | None = Field(None, description="What the query shows, if it is known.")
+
+
+class Pair(Wire):
+    """A query, an item, and whether they show the same."""
+
+    query: str
+    picture: str | None = Field(description="The query's pixels, a file in the folder of the window.")
+    item: str
+    item_label: str | None
+    same: bool
+    label: str | None
+    time: str
+
+
+class Pairs(Wire):
+    """All feedback, oldest first."""
+
+    pairs: list[Pair]
+
+
+class Health(Wire):
+    """The server is up."""
+
+    status: Literal["ok"] = "ok"
+    version: str

@@ -1,0 +1,64 @@
+"""What every route is given: the state, the workers and the counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, UploadFile
+
+from howsure.web.counters import Counters
+from howsure.web.pictures import Picture, read_picture
+from howsure.web.problems import RefusedError
+from howsure.web.settings import Settings
+from howsure.web.state import State
+from howsure.web.worker import Worker
+
+__all__ = ["Served", "Service"]
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """A running server. Pictures are slow and lookups quick, so each kind of work has a worker of its own."""
+
+    state: State
+    settings: Settings
+    counters: Counters
+    pictures: Worker
+    lookups: Worker
+    thumbnails: Worker
+
+    async def read(self, uploads: Sequence[UploadFile]) -> list[tuple[str, bytes]]:
+        """The uploads as they came, few enough of them."""
+        if len(uploads) > self.settings.pictures:
+            most = f"at most {self.settings.pictures} in a request"
+            raise RefusedError(413, "pictures", expected=most, got=str(len(uploads)))
+        return [(upload.filename or "picture", await upload.read()) for upload in uploads]
+
+    def decode(self, uploads: Sequence[tuple[str, bytes]]) -> list[Picture]:
+        """Their pixels; in a worker."""
+        return [read_picture(name, content, max_pixels=self.settings.pixels) for name, content in uploads]
+
+    @property
+    def pending(self) -> int:
+        """Requests at work or in a queue."""
+        return sum(worker.pending for worker in self._workers)
+
+    def close(self) -> None:
+        """Finish, then let go."""
+        for worker in self._workers:
+            worker.close()
+        self.state.close()
+
+    @property
+    def _workers(self) -> tuple[Worker, ...]:
+        return self.pictures, self.lookups, self.thumbnails
+
+
+def _service(request: Request) -> Service:
+    found: Service = request.app.state.service
+    return found
+
+
+Served = Annotated[Service, Depends(_service)]

@@ -1,0 +1,57 @@
+"""What a server is allowed to do, and for whom."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from howsure.errors import InputError
+
+__all__ = ["Settings"]
+
+LEAST_TOKEN = 16  # characters
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits of a server. It listens on this machine alone, or asks everybody for a token.
+
+    >>> Settings(host="0.0.0.0")
+    Traceback (most recent call last):
+    howsure.errors.InputError: host 0.0.0.0: expected a token, because others can reach it, got none; use --token
+    """
+
+    host: str = "127.0.0.1"
+    token: str | None = None
+    model: Path | None = None  # where the gallery does not say, or it has moved
+    folder: Path | None = None  # for feedback and added pictures; beside the gallery
+    upload: int = 32 * 2**20  # bytes of a request
+    pixels: int = 40_000_000  # of a picture
+    pictures: int = 32  # of a request
+    waiting: int = 32  # requests that wait for a worker; more are sent away
+    patience: float = 30.0  # seconds in which a request must have come in
+
+    def __post_init__(self) -> None:
+        if not self.loopback and self.token is None:
+            raise InputError(
+                f"host {self.host}",
+                expected="a token, because others can reach it",
+                got="none",
+                fix="use --token",
+            )
+        if self.token is not None and (len(self.token) < LEAST_TOKEN or not self.token.isascii()):
+            raise InputError("token", expected=f"at least {LEAST_TOKEN} ASCII characters", got=str(len(self.token)))
+
+    @property
+    def loopback(self) -> bool:
+        """Whether this machine alone can reach the server."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

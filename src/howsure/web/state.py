@@ -1,0 +1,208 @@
+"""Model, gallery and policy, opened once, and what is done with them. All of it may block: call it in a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from howsure.decide import Drift, Finding, Policy, ask, count_identities
+from howsure.embedder import Embedder
+from howsure.embeddings import Embedding, restore
+from howsure.errors import DataError, GalleryError, InputError
+from howsure.files import write_whole
+from howsure.index import Gallery, connect
+from howsure.match import Matcher
+from howsure.tasks.opening import model_of
+from howsure.web.feedback import FeedbackLog
+from howsure.web.pictures import KEPT, Picture, Recent, Sources, png
+from howsure.web.problems import RefusedError
+from howsure.web.removed import Removal, Removals
+from howsure.web.settings import Settings
+
+__all__ = ["State", "View", "open_state"]
+
+ADDED = "pictures"  # the folder of those that came through the window
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the gallery was like at one moment: N items, in the order in which they were added."""
+
+    changes: int
+    ids: list[str]
+    labels: list[str | None]
+    belief: Embedding | None  # None for an empty gallery
+    uncertainty: np.ndarray  # (N,)
+    identities: int
+
+    @cached_property
+    def ascending(self) -> np.ndarray:
+        """(N,) uncertainties, sorted."""
+        return np.sort(self.uncertainty)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """Where an id is among the items."""
+        return {name: row for row, name in enumerate(self.ids)}
+
+    def rank(self, uncertainty: float) -> float | None:
+        """Share of the items that are more certain; None where there are none."""
+        return float(np.searchsorted(self.ascending, uncertainty) / len(self.ids)) if self.ids else None
+
+
+@dataclass(eq=False)
+class State:
+    """One gallery being served. It is read through one connection, and written through another as long as it takes."""
+
+    url: str
+    name: str
+    settings: Settings
+    index: Gallery
+    embedder: Embedder
+    policy: Policy | None
+    matcher: Matcher | None
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.feedback, self.recent, self.sources = FeedbackLog(self.folder), Recent(), Sources()
+        self.removals = Removals(self._forget)
+        self.drift = Drift(self.policy.reference) if self.policy else None
+        self._view: View | None = None
+        self._turn = threading.RLock()
+
+    def view(self) -> View:
+        """The gallery as it is now."""
+        with self._turn:
+            changes = self.index.changes
+            if self._view is None or self._view.changes != changes:
+                self._view = self._look(changes)
+            return self._view
+
+    def _look(self, changes: int) -> View:
+        if len(self.index) == 0:
+            return View(changes, [], [], None, np.empty(0), 0)
+        ids, belief = self.index.embedding()
+        uncertainty = belief.uncertainty.double().numpy()
+        return View(changes, ids, self.index.labels(ids), belief, uncertainty, count_identities(self.index))
+
+    def encode(self, pictures: Sequence[Picture]) -> Embedding:
+        """Beliefs about pictures."""
+        return self.embedder.encode([picture.image for picture in pictures])
+
+    def ask(self, query: Embedding, k: int) -> list[Finding]:
+        """The same answers as `howsure search` gives."""
+        same_size = self.policy is None or len(self.index) == self.policy.certificate.gallery
+        identities = None if same_size else self.view().identities
+        return ask(self.index, query, policy=self.policy, matcher=self.matcher, k=k, identities=identities)
+
+    def watch(self, findings: Sequence[Finding]) -> bool | None:
+        """Count queries, and say whether they have drifted; None where nothing can tell."""
+        if self.drift is None or not self.drift.watches:
+            return None
+        with self._turn:
+            for finding in findings:
+                self.drift.see(finding.uncertainty, finding.novelty)
+            return self.drift.state.drifted
+
+    def known(self, ids: Sequence[str]) -> Embedding:
+        """The beliefs of items; 404 for one that is not there."""
+        present = self.index.present(ids)
+        for name in ids:
+            if name not in present:
+                raise RefusedError(404, f"item {name[:60]!r}", expected="an item of the gallery", got="none")
+        return self.index.get(ids)
+
+    def given(self, fields: dict[str, list[list[float]]]) -> Embedding:
+        """Beliefs of the gallery's family from their fields."""
+        belief = self.view().belief
+        if belief is None:
+            raise GalleryError(f"gallery {self.url}", expected="items", got="an empty gallery", fix="add some first")
+        if len(belief.by_draw()) > 1:
+            raise InputError("fields", expected="a family without draws", got=belief.family, fix="ask by ids")
+        try:
+            arrays = {name: np.asarray(rows, np.float64) for name, rows in fields.items()}
+            trailing = {name: tensor.ndim for name, tensor in belief.tensors().items()}
+            shaped = {name: a[:, 0] if trailing.get(name) == 1 and a.ndim == 2 else a for name, a in arrays.items()}
+        except (ValueError, IndexError) as error:
+            raise InputError("fields", expected="rows of one length", got=str(error)[:100]) from error
+        query = restore(belief.family, shaped).checked()
+        if query.dim != belief.dim or not 0 < len(query) <= 256:
+            got = f"{len(query)} rows of {query.dim}"
+            raise InputError("fields", expected=f"1 to 256 rows of {belief.dim} numbers", got=got)
+        return query
+
+    def add(self, pictures: Sequence[Picture], label: str | None) -> list[str]:
+        """New items, durably; their ids."""
+        belief, ids, notes = self.encode(pictures), [], []
+        folder = self.folder / ADDED
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in pictures:
+            content = png(picture.image, KEPT)
+            file = folder / f"{hashlib.sha256(content).hexdigest()[:32]}.png"
+            if not file.exists():
+                write_whole(file, content)
+            stat = file.stat()
+            ids.append(f"added/{file.name}")
+            notes.append({"path": str(file.absolute()), "bytes": stat.st_size, "modified": stat.st_mtime_ns})
+        if len(set(ids)) < len(ids):
+            raise DataError("pictures", expected="each once", got="the same picture twice")
+        self._write(lambda index: index.add(ids, belief, labels=[label] * len(ids), metadata=notes))
+        return ids
+
+    def remove(self, name: str) -> str:
+        """Take an item out; the token that brings it back."""
+        belief = self.known([name])
+        removal = Removal(self.index.items([name])[0], belief)
+        self._write(lambda index: index.remove([name]))
+        return self.removals.keep(removal)
+
+    def undo(self, token: str) -> str:
+        """Bring an item back; its id."""
+        removal = self.removals.get(token)
+        if removal is None:
+            raise RefusedError(404, "undo", expected="the token of a removal", got="one that is used, too old or wrong")
+        item = removal.item
+        if item.id in self.index:
+            raise RefusedError(409, f"item {item.id!r}", expected="none of this name", got="one that came after it")
+        self._write(lambda index: index.add([item.id], removal.belief, labels=[item.label], metadata=[item.metadata]))
+        self.removals.drop(token)
+        return item.id
+
+    def _write(self, change: Callable[[Gallery], object]) -> None:
+        # Opened for this change alone, so that `howsure index` can have its turn.
+        with connect(self.url, write=True) as index:
+            change(index)
+
+    def _forget(self, removal: Removal) -> None:
+        path = Path(str(removal.item.metadata.get("path", "")))
+        if path.parent == (self.folder / ADDED).absolute() and removal.item.id not in self.index:
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.removals.close()
+        self.index.close()
+
+
+def open_state(gallery: str | Path, settings: Settings) -> State:
+    """Open a gallery and the model that made it."""
+    url = str(gallery)
+    index = connect(url)
+    try:
+        embedder, policy, matcher = model_of(index, url, settings.model)
+        embedder.to("cuda" if torch.cuda.is_available() else "cpu")
+        # Beside a gallery on disk; for one on a server, here.
+        place = Path(url.partition("?")[0].rpartition("/")[2]) if "://" in url else Path(url)
+        place = place.resolve()
+        folder = settings.folder or place.with_name(f"{place.name}.window")
+        return State(url, place.name, settings, index, embedder, policy, matcher, folder)
+    except BaseException:
+        index.close()
+        raise

@@ -1,0 +1,155 @@
+// The API of this server, typed.
+
+/** @typedef {"match" | "unknown" | "not_sure"} Kind */
+/** @typedef {{kind: Kind, words: string, reason: string | null, why: string | null, probability: number | null, none: number | null}} Answer */
+/** @typedef {{id: string, label: string | null, probability: number | null, distance: number}} Match */
+/** @typedef {{name: string, query: string | null, picture: string | null, answer: Answer, uncertainty: number, rank: number | null, split: {picture: number, model: number} | null, novelty: number | null, matches: Match[], exact: boolean}} Result */
+/** @typedef {{results: Result[], drifted: boolean | null}} SearchReply */
+/** @typedef {{at: number, spread: number}} Bell */
+/** @typedef {{answer: Answer, probability: number, distance: number, uncertainty: number[], pictures: string[], bells: Bell[]}} VerifyReply */
+/** @typedef {{id: string, label: string | null, uncertainty: number, rank: number, picture: boolean}} Item */
+/** @typedef {{items: Item[], total: number, offset: number}} ItemPage */
+/** @typedef {{edges: number[], counts: number[]}} Histogram */
+/** @typedef {{name: string, items: number, labels: string[], labels_left_out: number, calibrated: boolean, method: string | null, uncertainty: Histogram | null, usual: number | null, pictures: number, upload: number}} Gallery */
+/** @typedef {{probability: number, happened: number, cases: number}} Bin */
+/** @typedef {{event: string, ece: number, brier: number, cases: number, reliability: Bin[]}} Honesty */
+/** @typedef {{threshold: number, coverage: number, risk: number}} RiskPoint */
+/** @typedef {{max_error: number, confidence: number, error_bound: number, coverage: number, match_coverage: number, unknown_coverage: number, n: number, unknown_rate: number, gallery: number, identities: number, made: string}} Certificate */
+/** @typedef {{watches: string[], seen: number, evidence: number, drifted: boolean}} Drift */
+/** @typedef {{calibrated: boolean, threshold: number | null, certificate: Certificate | null, honesty: Record<string, Honesty>, risk_coverage: RiskPoint[], drift: Drift | null}} Quality */
+/** @typedef {{ids: string[], x: number[], y: number[], xx: number[], xy: number[], yy: number[], label: number[], labels: string[], uncertainty: number[], explained: number}} Plane */
+/** @typedef {{blur: number, occlusion: number, noise: number}} Harm */
+
+/** What the server refused, in its words. */
+export class ProblemError extends Error {
+  /**
+   * @param {number} status
+   * @param {string} detail
+   */
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {{body?: BodyInit, json?: unknown, signal?: AbortSignal, token?: string}} [options]
+ * @returns {Promise<Response>}
+ */
+async function send(method, path, options = {}) {
+  /** @type {Record<string, string>} */
+  const headers = {};
+  if (options.json !== undefined) headers["Content-Type"] = "application/json";
+  if (options.token) headers["Authorization"] = `Bearer ${options.token}`;
+  const body = options.json === undefined ? options.body : JSON.stringify(options.json);
+  let response;
+  try {
+    response = await fetch(`/api/v1/${path}`, { method, headers, body, signal: options.signal });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ProblemError(0, "The server does not answer. Is howsure serve still running?");
+  }
+  if (!response.ok) {
+    const told = await response.json().catch(() => null);
+    throw new ProblemError(response.status, told?.detail ?? `The server answered ${response.status}.`);
+  }
+  return response;
+}
+
+/**
+ * @template T
+ * @param {string} method
+ * @param {string} path
+ * @param {{body?: BodyInit, json?: unknown, signal?: AbortSignal}} [options]
+ * @returns {Promise<T>}
+ */
+async function ask(method, path, options) {
+  return (await send(method, path, options)).json();
+}
+
+/** @param {string} token */
+export const begin = (token) => send("POST", "session", { token });
+
+/** @returns {Promise<Gallery>} */
+export const gallery = () => ask("GET", "gallery");
+
+/** @returns {Promise<Quality>} */
+export const quality = () => ask("GET", "quality");
+
+/** @returns {Promise<Plane>} */
+export const plane = () => ask("GET", "map");
+
+/**
+ * @param {Blob[]} pictures
+ * @param {Harm} harm
+ * @param {AbortSignal} signal
+ * @returns {Promise<SearchReply>}
+ */
+export function search(pictures, harm, signal) {
+  const form = new FormData();
+  for (const picture of pictures) form.append("pictures", picture, nameOf(picture));
+  for (const [kind, severity] of Object.entries(harm)) form.append(kind, String(severity));
+  form.append("k", "8");
+  return ask("POST", "search", { body: form, signal });
+}
+
+/**
+ * @param {Blob} a
+ * @param {Blob} b
+ * @param {AbortSignal} signal
+ * @returns {Promise<VerifyReply>}
+ */
+export function verify(a, b, signal) {
+  const form = new FormData();
+  form.append("a", a, nameOf(a));
+  form.append("b", b, nameOf(b));
+  return ask("POST", "verify", { body: form, signal });
+}
+
+/**
+ * @param {Record<string, string>} query
+ * @param {AbortSignal} signal
+ * @returns {Promise<ItemPage>}
+ */
+export const items = (query, signal) => ask("GET", `items?${new URLSearchParams(query)}`, { signal });
+
+/**
+ * @param {Blob[]} pictures
+ * @param {string} label
+ * @returns {Promise<{items: Item[]}>}
+ */
+export function add(pictures, label) {
+  const form = new FormData();
+  for (const picture of pictures) form.append("pictures", picture, nameOf(picture));
+  if (label) form.append("label", label);
+  return ask("POST", "items", { body: form });
+}
+
+/**
+ * @param {string} id
+ * @returns {Promise<{id: string, undo: string}>}
+ */
+export const remove = (id) => ask("DELETE", `items/${encodeURIComponent(id)}`);
+
+/**
+ * @param {string} token
+ * @returns {Promise<Item>}
+ */
+export const undo = (token) => ask("POST", "undo", { json: { undo: token } });
+
+/**
+ * @param {string} query
+ * @param {string} item
+ * @param {boolean} same
+ */
+export const feedback = (query, item, same) => ask("POST", "feedback", { json: { query, item, same } });
+
+/** @param {string} id */
+export const thumbnail = (id) => `/api/v1/thumbnails/${encodeURIComponent(id)}`;
+
+/** @param {Blob} picture */
+function nameOf(picture) {
+  return picture instanceof File ? picture.name : "pasted picture";
+}

@@ -1,0 +1,139 @@
+// Small drawings. Each says in its label what it shows.
+
+import { digits, h, percent, s } from "./dom.js";
+
+/** @typedef {import("./api.js").Histogram} Histogram */
+
+/**
+ * A probability as a bar; the number stands beside it, so the bar is silent.
+ * @param {number} p
+ * @param {string} [kind]
+ */
+export function bar(p, kind = "") {
+  const whole = { viewBox: "0 0 100 6", preserveAspectRatio: "none", class: `bar ${kind}`, "aria-hidden": "true" };
+  return s(
+    "svg",
+    whole,
+    s("rect", { class: "track", width: 100, height: 6, rx: 0 }),
+    s("rect", { class: "fill", width: Math.max(0.5, 100 * p), height: 6, rx: 0 }),
+  );
+}
+
+/**
+ * Where a query's uncertainty lies among those of the gallery.
+ * @param {Histogram} histogram
+ * @param {{now: number, before: number | null, usual: number | null, rank: number | null}} query
+ */
+export function uncertaintyStrip(histogram, { now, before, usual, rank }) {
+  const [width, height, foot] = [420, 84, 16];
+  const edges = histogram.edges;
+  const low = Math.min(edges[0] ?? 0, now, before ?? now);
+  const high = Math.max(edges[edges.length - 1] ?? 1, now, before ?? now);
+  const x = (/** @type {number} */ value) => 6 + ((width - 12) * (value - low)) / (high - low || 1);
+  const top = Math.max(...histogram.counts, 1);
+  const bars = histogram.counts.map((count, i) => {
+    const [from, to] = [edges[i] ?? 0, edges[i + 1] ?? 0];
+    const tall = (height - foot - 22) * Math.sqrt(count / top); // a long tail stays visible
+    return s("rect", {
+      class: "gallery",
+      x: x(from),
+      y: height - foot - tall,
+      width: Math.max(0.5, x(to) - x(from) - 0.5),
+      height: tall,
+    });
+  });
+  const share = rank === null ? "" : `, more than ${percent(rank)} of the gallery`;
+  const label = `Uncertainty of the picture: ${digits(now)}${share}`;
+  const marks = [
+    usual !== null && usual < high && s("line", { class: "usual", x1: x(usual), x2: x(usual), y1: 14, y2: height - foot }),
+    before !== null && s("circle", { class: "before", cx: x(before), cy: 9, r: 4 }),
+    s("line", { class: "now", x1: x(now), x2: x(now), y1: 12, y2: height - foot }),
+    s("circle", { class: "now", cx: x(now), cy: 9, r: 4.5 }),
+  ];
+  return h(
+    "figure",
+    { class: "strip" },
+    s(
+      "svg",
+      { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+      ...bars,
+      s("line", { class: "axis", x1: 0, x2: width, y1: height - foot, y2: height - foot }),
+      s("text", { x: 4, y: height - 3 }, "certain"),
+      s("text", { x: width - 4, y: height - 3, "text-anchor": "end" }, "uncertain"),
+      ...marks,
+    ),
+    h("figcaption", {}, rank === null ? "" : `More uncertain than ${percent(rank)} of the gallery.`),
+  );
+}
+
+/**
+ * Two beliefs along the line through their means.
+ * @param {import("./api.js").Bell[]} bells
+ */
+export function bellCurves(bells) {
+  const [width, height] = [420, 130];
+  const spread = Math.max(...bells.map((one) => one.spread));
+  const gap = Math.max(...bells.map((one) => one.at), 1e-9);
+  const reach = Math.max(3 * spread, 0.25 * gap);
+  const x = (/** @type {number} */ value) => (width * (value + reach)) / (gap + 2 * reach);
+  const curves = bells.flatMap((bell, i) => {
+    const mark = s("line", { class: `mean series-${i + 1}`, x1: x(bell.at), x2: x(bell.at), y1: 18, y2: height - 18 });
+    const name = s("text", { x: x(bell.at), y: 12, "text-anchor": "middle" }, i ? "second" : "first");
+    if (bell.spread === 0) return [mark, name];
+    const steps = Array.from({ length: 81 }, (_, step) => bell.at + bell.spread * (step / 10 - 4));
+    const points = steps.map((at) => {
+      const tall = Math.exp(-0.5 * ((at - bell.at) / bell.spread) ** 2);
+      return `${x(at).toFixed(1)},${(height - 18 - (height - 40) * tall).toFixed(1)}`;
+    });
+    return [s("polygon", { class: `bell series-${i + 1}`, points: points.join(" ") }), mark, name];
+  });
+  const told = bells.map((bell) => digits(bell.spread)).join(" and ");
+  return h(
+    "figure",
+    { class: "bells" },
+    s(
+      "svg",
+      {
+        viewBox: `0 0 ${width} ${height}`,
+        role: "img",
+        "aria-label": `The means lie ${digits(gap)} apart; standard deviations along that line are ${told}`,
+      },
+      ...curves,
+      s("line", { class: "axis", x1: 0, x2: width, y1: height - 18, y2: height - 18 }),
+    ),
+    h(
+      "figcaption",
+      {},
+      spread === 0
+        ? `Means ${digits(gap)} apart. This model gives every picture a point, without a spread.`
+        : `Means ${digits(gap)} apart, standard deviations along that line ${told}.`,
+    ),
+  );
+}
+
+/**
+ * A square or wide plot of points joined by a line, both axes from 0.
+ * @param {{points: [number, number][], marks?: [number, number][], diagonal?: boolean, names: [string, string], most: [number, number], label: string}} plot
+ */
+export function linePlot({ points, marks = [], diagonal = false, names, most, label }) {
+  const [width, height, left, right, top, foot] = [440, 320, 52, 24, 30, 44];
+  const x = (/** @type {number} */ value) => left + ((width - left - right) * value) / most[0];
+  const y = (/** @type {number} */ value) => height - foot - ((height - foot - top) * value) / most[1];
+  const ticks = [0, 0.25, 0.5, 0.75, 1];
+  const text = (/** @type {number} */ value) => `${Number((100 * value).toPrecision(2))}\u00a0%`;
+  return s(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "plot" },
+    ...ticks.flatMap((tick) => [
+      s("line", { class: "grid", x1: left, x2: width - right, y1: y(tick * most[1]), y2: y(tick * most[1]) }),
+      s("text", { x: left - 6, y: y(tick * most[1]) + 4, "text-anchor": "end" }, text(tick * most[1])),
+      s("text", { x: x(tick * most[0]), y: height - foot + 16, "text-anchor": "middle" }, text(tick * most[0])),
+    ]),
+    s("text", { x: (width + left) / 2, y: height - 8, "text-anchor": "middle", class: "name" }, names[0]),
+    s("text", { x: 4, y: 14, class: "name" }, names[1]),
+    diagonal && s("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(most[0]), y2: y(most[1]) }),
+    s("polyline", { class: "line", points: points.map(([a, b]) => `${x(a)},${y(b)}`).join(" ") }),
+    ...points.map(([a, b]) => s("circle", { class: "dot", cx: x(a), cy: y(b), r: 3 })),
+    ...marks.map(([a, b]) => s("circle", { class: "mark", cx: x(a), cy: y(b), r: 7 })),
+  );
+}

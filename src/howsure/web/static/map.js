@@ -1,0 +1,171 @@
+// Where everything lies, and how firmly: a plane of beliefs on a canvas, and a table that says the same.
+
+import * as api from "./api.js";
+import { digits, h, percent, picture } from "./dom.js";
+import { Plot } from "./plot.js";
+
+const SHOWN = 40; // items of a selection that are listed
+
+/** @type {import("./app.js").View} */
+export function mapView(place) {
+  const problem = h("p", { class: "problem", role: "alert" });
+  const whole = h("div", {});
+  /** @type {Plot | null} */
+  let plot = null;
+  let left = false;
+  place.append(h("h1", {}, "Map"), problem, whole);
+  api.plane().then(
+    (plane) => {
+      if (left) return;
+      if (!plane.ids.length) {
+        whole.append(h("p", {}, "The gallery is empty."));
+        return;
+      }
+      plot = draw(whole, plane);
+    },
+    (error) => {
+      problem.textContent = error.message;
+    },
+  );
+  return () => {
+    left = true;
+    plot?.close();
+  };
+}
+
+/**
+ * @param {HTMLElement} whole
+ * @param {api.Plane} plane
+ */
+function draw(whole, plane) {
+  const canvas = h("canvas", {
+    tabindex: 0,
+    role: "img",
+    "aria-label": `A map of ${plane.ids.length} items. Arrow keys move it, plus and minus zoom, 0 shows all. The tables below say the same.`,
+  });
+  const hint = h("div", { class: "hint", hidden: true });
+  const colour = h(
+    "select",
+    { name: "colour" },
+    h("option", { value: "label" }, "label"),
+    h("option", { value: "uncertainty" }, "uncertainty"),
+  );
+  const chosen = h("div", {});
+  const plot = new Plot(canvas, plane, {
+    hover: (item, x, y) => tell(hint, plane, item, x, y),
+    select: (items) => chosen.replaceChildren(...selection(plane, items)),
+  });
+  colour.addEventListener("change", () => plot.colourBy(colour.value === "uncertainty" ? "uncertainty" : "label"));
+  whole.append(
+    h("div", { class: "filters" }, h("label", {}, "Colour by", colour)),
+    h("div", { class: "plane" }, canvas, hint),
+    h(
+      "p",
+      { class: "soft" },
+      "Ellipses reach one standard deviation. Drag to move, scroll to zoom, shift and drag to select. ",
+      `The plane holds ${percent(plane.explained)} of the spread.`,
+    ),
+    chosen,
+    summary(plane),
+  );
+  plot.fit();
+  return plot;
+}
+
+/**
+ * @param {HTMLElement} hint
+ * @param {api.Plane} plane
+ * @param {number | null} item
+ * @param {number} x
+ * @param {number} y
+ */
+function tell(hint, plane, item, x, y) {
+  hint.hidden = item === null;
+  if (item === null) return;
+  const id = plane.ids[item] ?? "";
+  if (hint.dataset["id"] !== id) {
+    hint.dataset["id"] = id;
+    hint.replaceChildren(
+      picture(api.thumbnail(id), "", { width: 72, height: 72 }),
+      h("strong", {}, labelOf(plane, item) ?? "no label"),
+      h("span", { class: "soft" }, `uncertainty ${digits(plane.uncertainty[item] ?? 0)}`),
+    );
+  }
+  hint.style.left = `${x + 14}px`;
+  hint.style.top = `${y + 14}px`;
+}
+
+/**
+ * @param {api.Plane} plane
+ * @param {number} item
+ */
+function labelOf(plane, item) {
+  return plane.labels[plane.label[item] ?? -1] ?? null;
+}
+
+/**
+ * @param {api.Plane} plane
+ * @param {number[]} items
+ * @returns {Node[]}
+ */
+function selection(plane, items) {
+  const most = [...items].sort((a, b) => (plane.uncertainty[b] ?? 0) - (plane.uncertainty[a] ?? 0)).slice(0, SHOWN);
+  const left = items.length > SHOWN ? `, the ${SHOWN} least certain of them` : "";
+  return [
+    h("h2", { role: "status" }, `${items.length.toLocaleString("en")} selected${left}`),
+    h(
+      "ul",
+      { class: "items small" },
+      ...most.map((item) => {
+        const id = plane.ids[item] ?? "";
+        const name = labelOf(plane, item) ?? "no label";
+        return h("li", {}, picture(api.thumbnail(id), `${name}, ${id}`, { loading: "lazy" }), h("strong", {}, name));
+      }),
+    ),
+  ];
+}
+
+/**
+ * The same in words and numbers: for each label how many, how uncertain, and which label lies nearest.
+ * @param {api.Plane} plane
+ */
+function summary(plane) {
+  /** @type {Map<number, number[]>} */
+  const groups = new Map();
+  plane.label.forEach((code, item) => {
+    const group = groups.get(code);
+    if (group) group.push(item);
+    else groups.set(code, [item]);
+  });
+  const rows = [...groups].map(([code, items]) => {
+    const mean = (/** @type {number[]} */ values) => items.reduce((sum, item) => sum + (values[item] ?? 0), 0) / items.length;
+    return { name: plane.labels[code] ?? "no label", count: items.length, x: mean(plane.x), y: mean(plane.y), doubt: mean(plane.uncertainty) };
+  });
+  rows.sort((a, b) => b.doubt - a.doubt);
+  const nearest = (/** @type {{name: string, x: number, y: number}} */ row) => {
+    const others = rows.filter((other) => other !== row);
+    const gap = (/** @type {{x: number, y: number}} */ other) => Math.hypot(other.x - row.x, other.y - row.y);
+    return others.sort((a, b) => gap(a) - gap(b))[0]?.name ?? "none";
+  };
+  return h(
+    "details",
+    { class: "panel" },
+    h("summary", {}, "As a table"),
+    h(
+      "div",
+      { class: "scroll" },
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ...["label", "items", "mean uncertainty", "nearest label"].map((name) => h("th", { scope: "col" }, name)))),
+        h(
+          "tbody",
+          {},
+          ...rows.slice(0, 200).map((row) =>
+            h("tr", {}, h("th", { scope: "row" }, row.name), h("td", {}, row.count), h("td", {}, digits(row.doubt)), h("td", {}, nearest(row))),
+          ),
+        ),
+      ),
+    ),
+  );
+}

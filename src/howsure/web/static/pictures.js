@@ -1,0 +1,40 @@
+// Drop, paste or choose pictures.
+
+import { h } from "./dom.js";
+
+/**
+ * A place for pictures. `take` gets them, one or more; `alone` says that one is enough.
+ * @param {{label: string, hint: string, alone?: boolean, take: (pictures: Blob[]) => void}} options
+ * @returns {{element: HTMLElement, paste: (event: ClipboardEvent) => void}}
+ */
+export function picturePlace({ label, hint, alone = false, take }) {
+  const input = h("input", { type: "file", accept: "image/*", multiple: !alone, class: "unseen" });
+  const element = h("label", { class: "drop" }, input, h("strong", {}, label), h("span", { class: "soft" }, hint));
+  /** @param {Iterable<File> | null | undefined} files */
+  const use = (files) => {
+    const pictures = [...(files ?? [])].slice(0, alone ? 1 : undefined);
+    if (pictures.length) take(pictures);
+  };
+  input.addEventListener("change", () => {
+    use(input.files);
+    input.value = ""; // the same file may be chosen again
+  });
+  for (const kind of ["dragenter", "dragover"]) {
+    element.addEventListener(kind, (event) => {
+      event.preventDefault();
+      element.classList.add("over");
+    });
+  }
+  element.addEventListener("dragleave", () => element.classList.remove("over"));
+  element.addEventListener("drop", (event) => {
+    event.preventDefault();
+    element.classList.remove("over");
+    use(event.dataTransfer?.files);
+  });
+  return { element, paste: (event) => use(event.clipboardData?.files) };
+}
+
+/** A drop beside the place must not make the browser leave the page. */
+for (const kind of ["dragover", "drop"]) {
+  window.addEventListener(kind, (event) => event.preventDefault());
+}

@@ -1,0 +1,144 @@
+// How good the answers are, as calibration found, and whether that still holds.
+
+import * as api from "./api.js";
+import { linePlot } from "./charts.js";
+import { digits, h, percent } from "./dom.js";
+
+/** @typedef {import("./api.js").Quality} Quality */
+
+/** @type {import("./app.js").View} */
+export function qualityView(place) {
+  const whole = h("div", {});
+  place.append(h("h1", {}, "Quality"), whole);
+  let left = false;
+  api.quality().then(
+    (quality) => {
+      if (!left) whole.replaceChildren(...sections(quality));
+    },
+    (error) => whole.replaceChildren(h("p", { class: "problem", role: "alert" }, String(error.message))),
+  );
+  return () => {
+    left = true;
+  };
+}
+
+/**
+ * @param {Quality} quality
+ * @returns {Node[]}
+ */
+function sections(quality) {
+  if (!quality.certificate) {
+    return [h("p", {}, "The model has no policy yet, so every answer is “not sure”. Run ", h("code", {}, "howsure calibrate"), ".")];
+  }
+  return [
+    promise(quality.certificate),
+    drift(quality.drift),
+    h("div", { class: "figures" }, trade(quality), ...Object.values(quality.honesty).map(reliability)),
+  ];
+}
+
+/** @param {import("./api.js").Certificate} c */
+function promise(c) {
+  return h(
+    "section",
+    { "aria-label": "What is promised" },
+    h(
+      "p",
+      { class: "lead" },
+      `At most ${percent(c.max_error)} of the answers are wrong, with confidence ${percent(c.confidence)}, `,
+      `for queries like the ${c.n} that tested it. ${percent(c.coverage)} of them got an answer.`,
+    ),
+    h(
+      "p",
+      { class: "soft" },
+      `Upper bound on the error ${percent(c.error_bound)}; ${percent(c.unknown_rate)} of the queries were unknown; `,
+      `gallery of ${c.gallery} items, ${c.identities} identities; made ${c.made}.`,
+    ),
+  );
+}
+
+/** @param {import("./api.js").Drift | null} drift */
+function drift(drift) {
+  if (!drift || !drift.watches.length) {
+    return h("p", { class: "soft" }, "Nothing in this model's beliefs can tell whether pictures have changed.");
+  }
+  const told = drift.drifted
+    ? "Pictures are no longer like those of calibration: the promise does not cover them."
+    : "No sign that pictures have changed since calibration.";
+  const seen = ` Seen since the server started: ${drift.seen}. Evidence ${digits(drift.evidence)}; 100 would be an alarm.`;
+  return h("p", { class: drift.drifted ? "warning" : "soft" }, told, seen);
+}
+
+/** @param {Quality} quality */
+function trade(quality) {
+  const points = quality.risk_coverage;
+  if (!points.length) return h("p", {});
+  const most = 0.04 * Math.ceil(Math.max(0.04, ...points.map((point) => point.risk)) / 0.04); // four round ticks
+  const told = h("output", {});
+  const figure = h("div", {});
+  const input = h("input", { type: "range", min: 0, max: Math.ceil(most * 1000), step: 1, value: Math.round((quality.certificate?.max_error ?? 0.01) * 1000) });
+  const draw = () => {
+    const allowed = Number(input.value) / 1000;
+    const fine = points.filter((point) => point.risk <= allowed);
+    const chosen = fine[fine.length - 1];
+    const words = chosen
+      ? `Answer from a probability of about ${percent(chosen.threshold)}: ${percent(chosen.coverage)} of the queries get an answer, ${percent(chosen.risk)} of the answers were wrong.`
+      : "No bin of the held-out queries was that good.";
+    told.textContent = words;
+    input.setAttribute("aria-valuetext", `${percent(allowed)}. ${words}`);
+    figure.replaceChildren(
+      linePlot({
+        points: points.map((point) => [point.coverage, point.risk]),
+        marks: chosen ? [[chosen.coverage, chosen.risk]] : [],
+        names: ["share that is answered", "wrong among them"],
+        most: [1, most],
+        label: `Risk against coverage. ${words}`,
+      }),
+    );
+  };
+  input.addEventListener("input", draw);
+  draw();
+  return h(
+    "section",
+    { class: "panel", "aria-labelledby": "trade" },
+    h("h2", { id: "trade" }, "What an error rate costs"),
+    h("label", {}, "Tolerated error", input),
+    h("p", {}, told),
+    figure,
+    h("p", { class: "soft" }, "What happened on held-out queries, the surest first; no promise. howsure calibrate makes one."),
+  );
+}
+
+/** @param {import("./api.js").Honesty} said */
+function reliability(said) {
+  return h(
+    "section",
+    { class: "panel" },
+    h("h2", {}, `Does “${said.event}” mean what it says?`),
+    linePlot({
+      points: said.reliability.map((bin) => [bin.probability, bin.happened]),
+      diagonal: true,
+      names: ["probability told", "how often it happened"],
+      most: [1, 1],
+      label: `Reliability on ${said.cases} cases; expected calibration error ${percent(said.ece)}`,
+    }),
+    h("p", { class: "soft" }, `${said.cases.toLocaleString("en")} cases, expected calibration error ${percent(said.ece)}, Brier score ${digits(said.brier)}.`),
+    h(
+      "details",
+      {},
+      h("summary", {}, "As a table"),
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ...["told", "happened", "cases"].map((name) => h("th", { scope: "col" }, name)))),
+        h(
+          "tbody",
+          {},
+          ...said.reliability.map((bin) =>
+            h("tr", {}, h("td", {}, percent(bin.probability)), h("td", {}, percent(bin.happened)), h("td", {}, bin.cases)),
+          ),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,94 @@
+"""Requests to an app in this process, and a small gallery for it to serve."""
+
+import asyncio
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import torch
+from PIL import Image
+
+from decide.policies import policy
+from howsure import data
+from howsure.data import InputSpec
+from howsure.decide import Reference
+from howsure.embedder import Embedder
+from howsure.index import Index
+from howsure.match import Matcher
+from howsure.web.app import create_app
+from howsure.web.settings import Settings
+
+HERE = "http://127.0.0.1:8765"
+
+
+class Browser:
+    """Asks an app, one request after the other; closed, the app lets go of its gallery."""
+
+    def __init__(self, gallery: Path, settings: Settings | None = None, headers: Mapping[str, str] | None = None):
+        self.app = create_app(gallery, settings)
+        self.service = self.app.state.service
+        self.headers = dict(headers or {})
+
+    async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        options["headers"] = self.headers | dict(options.get("headers") or {})
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=HERE) as client:
+            return await client.request(method, path, **options)
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return asyncio.run(self.ask("GET", path, **options))
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return asyncio.run(self.ask("POST", path, **options))
+
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return asyncio.run(self.ask("DELETE", path, **options))
+
+    def search(self, *contents: bytes, **fields: Any) -> httpx.Response:
+        return self.post("/api/v1/search", files=uploads(*contents), data=fields)
+
+    def __enter__(self) -> "Browser":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.service.close()
+
+
+def uploads(*contents: bytes, name: str = "pictures") -> list[tuple[str, tuple[str, bytes]]]:
+    return [(name, (f"{place}.png", content)) for place, content in enumerate(contents)]
+
+
+def as_png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def make_gallery(folder: Path, *, count: int = 60) -> Path:
+    """Digits as files under a network that nobody has trained: quick to make, and every belief has its own spread."""
+    torch.manual_seed(0)
+    embedder = Embedder("lam-fashion", "gaussian", InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=4)
+    embedder.save(folder / "model")
+    digits = data.load("digits:test").subset(range(count))
+    about = {"model": str(folder / "model"), "fingerprint": embedder.fingerprint}
+    names = [f"{label}/{place:03d}.png" for place, label in enumerate(digits.labels)]
+    for place, name in enumerate(names):
+        file = folder / "photos" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        digits.image(place).save(file)
+    with Index.create(folder / "gallery", about=about) as index:
+        belief = embedder.encode(digits)
+        notes = [{"path": str(folder / "photos" / name)} for name in names]
+        index.add(names, belief, labels=digits.labels, metadata=notes)
+        nearest = index.search(belief, 1).distances[:, 0]
+    # Half of the items are near enough to be a match when they are asked about.
+    made = policy()
+    near = Matcher(scale=40.0, offset=40.0 * float(np.median(nearest)) + made.match_at, base_rate=0.1)
+    limits = replace(made.limits, uncertainty=float(np.median(belief.uncertainty)))
+    usual = Reference(tuple(belief.uncertainty.tolist()), ())
+    made = replace(made, matcher=near, limits=limits, reference=usual, model=embedder.fingerprint)
+    made.save(folder / "model")
+    return folder / "gallery"

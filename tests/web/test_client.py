@@ -1,0 +1,69 @@
+"""The client against a server on a socket of its own."""
+
+import threading
+import time
+
+import pytest
+import uvicorn
+
+import howsure
+from howsure.errors import GalleryUnavailableError, HowsureError, InputError
+from howsure.web.app import create_app
+from howsure.web.settings import Settings
+
+TOKEN = "a token that is long enough"
+
+
+@pytest.fixture(scope="module")
+def url(made, tmp_path_factory):
+    app = create_app(made / "gallery", Settings(token=TOKEN, folder=tmp_path_factory.mktemp("folder")))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on", ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(30)
+
+
+def test_the_client_asks_and_is_told(url, made):
+    client = howsure.Client(url, TOKEN)
+    a, b, *_ = sorted((made / "photos").rglob("*.png"))
+    found = client.search(a, b.read_bytes(), k=3)["results"]
+    assert [len(one["matches"]) for one in found] == [3, 3]
+    assert (found[0]["name"], found[1]["name"]) == (a.name, "picture")
+    assert client.verify(a, a)["probability"] > client.verify(a, b)["probability"]
+    page = client.items(sort="uncertainty", descending=False, limit=2)
+    assert page["items"][0]["uncertainty"] <= page["items"][1]["uncertainty"]
+    assert client.item(page["items"][0]["id"]) == page["items"][0]
+    assert client.search_items([page["items"][0]["id"]])["results"][0]["name"] == page["items"][0]["id"]
+    assert client.quality()["calibrated"] is True
+    kept = client.feedback(found[0]["query"], found[0]["matches"][0]["id"], same=True)
+    assert kept["same"] is True
+
+
+def test_a_change_comes_and_goes(url, photo):
+    client = howsure.Client(url, TOKEN)
+    before = client.items()["total"]
+    (item,) = client.add(photo, label="new")["items"]
+    assert client.items()["total"] == before + 1
+    token = client.remove(item["id"])
+    assert client.items()["total"] == before
+    assert client.undo(token)["label"] == "new"
+    client.remove(item["id"])
+
+
+def test_refusals_are_our_errors_with_the_words_of_the_server(url, tmp_path):
+    client = howsure.Client(url, TOKEN)
+    with pytest.raises(HowsureError, match="not a picture in a known format"):
+        client.search(b"hello")
+    with pytest.raises(HowsureError, match="token"):
+        howsure.Client(url, "wrong").quality()
+    with pytest.raises(InputError, match="no such file"):
+        client.search(tmp_path / "none.png")
+    with pytest.raises(InputError, match="http://HOST:PORT"):
+        howsure.Client("localhost:8765")
+    with pytest.raises(GalleryUnavailableError, match="is howsure serve running"):
+        howsure.Client("http://127.0.0.1:9").quality()

@@ -1,5 +1,6 @@
 """Search and verify: the answers of the command line, over HTTP."""
 
+import asyncio
 import base64
 import contextlib
 import io
@@ -108,6 +109,31 @@ def test_a_query_that_makes_no_sense_is_refused_in_words(browser, asked, status,
     reply = browser.post("/api/v1/search/precomputed", json=asked)
     assert reply.status_code == status
     assert words in reply.json()["detail"]
+
+
+def test_questions_that_are_answered_together_get_what_they_would_get_alone(browser):
+    ids = [item["id"] for item in browser.get("/api/v1/items?limit=20").json()["items"]]
+    asked = [{"ids": [name], "k": 1 + place % 4} for place, name in enumerate(ids)] + [{"ids": ["nobody"]}]
+    alone = [browser.post("/api/v1/search/precomputed", json=one).json() for one in asked]
+
+    async def crowd():
+        return await asyncio.gather(*(browser.ask("POST", "/api/v1/search/precomputed", json=one) for one in asked))
+
+    answer, batches = browser.service.questions._answer, []
+    browser.service.questions._answer = lambda questions: batches.append(len(questions)) or answer(questions)
+    together = asyncio.run(crowd())
+    browser.service.questions._answer = answer
+    assert sum(batches) == len(asked) > len(batches)
+    assert [reply.status_code for reply in together] == [200] * len(ids) + [404]
+    for mine, theirs in zip(together, alone, strict=True):
+        assert mine.json() == theirs or same_but_for_the_last_bits(mine.json(), theirs)
+
+
+def same_but_for_the_last_bits(mine, theirs) -> bool:
+    (a,), (b,) = mine["results"], theirs["results"]
+    assert [match["id"] for match in a["matches"]] == [match["id"] for match in b["matches"]]
+    assert a["answer"]["probability"] == pytest.approx(b["answer"]["probability"], abs=1e-6)
+    return a["answer"]["kind"] == b["answer"]["kind"]
 
 
 def test_drift_is_told_once_queries_have_changed(own):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -17,6 +18,7 @@ from howsure.web.routes import feedback, items, quality, search, service
 from howsure.web.service import Service
 from howsure.web.settings import Settings
 from howsure.web.state import open_state
+from howsure.web.together import Together
 from howsure.web.worker import Worker
 
 __all__ = ["create_app"]
@@ -28,13 +30,12 @@ ABOUT = "Search a gallery of beliefs: match probabilities, and *not sure* or *un
 def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI:
     """An app over a gallery and the model that made it. Both are opened now, and closed when the app shuts down."""
     settings = settings or Settings()
-    counters = Counters()
-    served = Service(
-        open_state(gallery, settings),
-        settings,
-        counters,
-        **{name: Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails")},
+    state, counters = open_state(gallery, settings), Counters()
+    pictures, lookups, thumbnails = (
+        Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails")
     )
+    questions = Together(lookups, partial(search.answer_all, state), waiting=settings.waiting)
+    served = Service(state, settings, counters, pictures, lookups, thumbnails, questions)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

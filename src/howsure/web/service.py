@@ -11,8 +11,10 @@ from fastapi import Depends, Request, UploadFile
 from howsure.web.counters import Counters
 from howsure.web.pictures import Picture, read_picture
 from howsure.web.problems import RefusedError
+from howsure.web.schemas import Precomputed, SearchReply
 from howsure.web.settings import Settings
 from howsure.web.state import State
+from howsure.web.together import Together
 from howsure.web.worker import Worker
 
 __all__ = ["Served", "Service"]
@@ -28,6 +30,7 @@ class Service:
     pictures: Worker
     lookups: Worker
     thumbnails: Worker
+    questions: Together[Precomputed, SearchReply]
 
     async def read(self, uploads: Sequence[UploadFile]) -> list[tuple[str, bytes]]:
         """The uploads as they came, few enough of them."""

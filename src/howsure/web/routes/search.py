@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 import torch
@@ -10,8 +12,8 @@ from fastapi import APIRouter, File, Form, UploadFile
 
 from howsure.compare import rms_distance
 from howsure.decide import Finding, verify_pair
-from howsure.embeddings import Embedding
-from howsure.errors import InputError, ModelError
+from howsure.embeddings import Embedding, cat
+from howsure.errors import HowsureError, InputError, ModelError
 from howsure.match import match_probability
 from howsure.web.pictures import Picture, data_url, degraded
 from howsure.web.schemas import Bell, Match, Precomputed, Result, SearchReply, Split, VerifyReply
@@ -44,7 +46,7 @@ async def search(
 @router.post("/search/precomputed")
 async def search_precomputed(served: Served, asked: Precomputed) -> SearchReply:
     """The same for queries that need no network: items of the gallery, or beliefs that you bring."""
-    return _counted(served, await served.lookups.run(_search_precomputed, served.state, asked))
+    return _counted(served, await served.questions.ask(asked))
 
 
 @router.post("/verify")
@@ -72,14 +74,31 @@ def _search_pictures(
     return _reply(state, belief, findings, shown, drifted=None if spoilt else state.watch(findings))
 
 
-def _search_precomputed(state: State, asked: Precomputed) -> SearchReply:
+def answer_all(state: State, asked: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:
+    """Precomputed questions, searched together; each gets what it would get alone."""
+    replies: dict[int, SearchReply | HowsureError] = {}
+    kinds: dict[torch.dtype, list[tuple[int, Embedding]]] = {}
+    for place, one in enumerate(asked):
+        try:
+            belief = _precomputed(state, one)
+            kinds.setdefault(belief.dtype, []).append((place, belief))
+        except HowsureError as error:
+            replies[place] = error
+    for members in kinds.values():
+        findings = iter(state.ask(cat([belief for _, belief in members]), max(asked[place].k for place, _ in members)))
+        for place, belief in members:
+            names = asked[place].ids or [f"query {row + 1}" for row in range(len(belief))]
+            mine = [replace(one, matches=one.matches[: asked[place].k]) for one in islice(findings, len(belief))]
+            replies[place] = _reply(state, belief, mine, [(name, None, None) for name in names], drifted=None)
+    return [replies[place] for place in range(len(asked))]
+
+
+def _precomputed(state: State, asked: Precomputed) -> Embedding:
     if (asked.ids is None) == (asked.fields is None):
         raise InputError("query", expected="ids or fields", got="both" if asked.ids is not None else "neither")
     if asked.ids is not None and not asked.ids:
         raise InputError("ids", expected="at least one", got="none")
-    belief = state.known(asked.ids) if asked.ids is not None else state.given(asked.fields or {})
-    names = asked.ids or [f"query {row + 1}" for row in range(len(belief))]
-    return _reply(state, belief, state.ask(belief, asked.k), [(name, None, None) for name in names], drifted=None)
+    return state.known(asked.ids) if asked.ids is not None else state.given(asked.fields or {})
 
 
 def _reply(

@@ -1,0 +1,58 @@
+"""Questions that come in while others are being answered are answered together: that costs far less than one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from howsure.errors import HowsureError
+from howsure.web.problems import RefusedError
+from howsure.web.worker import Worker
+
+__all__ = ["Together"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Together(Generic[A, B]):
+    """`answer` takes questions and gives, for each, its answer or what is wrong with it."""
+
+    def __init__(self, worker: Worker, answer: Callable[[Sequence[A]], list[B | HowsureError]], *, waiting: int):
+        self._worker, self._answer, self._most = worker, answer, waiting
+        self._waiting: list[tuple[A, asyncio.Future[B]]] = []
+        self._work: asyncio.Task[None] | None = None
+
+    async def ask(self, question: A) -> B:
+        """The answer to one question."""
+        if len(self._waiting) >= self._most:
+            raise RefusedError(503, "busy", got=f"{self._most} questions that wait", fix="try again in a moment")
+        future: asyncio.Future[B] = asyncio.get_running_loop().create_future()
+        self._waiting.append((question, future))
+        if self._work is None:
+            self._work = asyncio.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                try:
+                    answers = await self._worker.run(self._answer, [question for question, _ in batch])
+                except Exception as error:  # of one of them, and nobody knows whose
+                    _tell(batch, [error] * len(batch))
+                else:
+                    _tell(batch, answers)
+        finally:
+            self._work = None
+
+
+def _tell(batch: Sequence[tuple[A, asyncio.Future[B]]], answers: Sequence[B | Exception]) -> None:
+    for (_, future), answer in zip(batch, answers, strict=True):
+        if future.done():  # nobody waits for it any more
+            continue
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

@@ -12,21 +12,20 @@ import numpy as np
 import torch
 
 from howsure.embeddings import Embedding
-from howsure.errors import GalleryError, GalleryLockedError, InputError
+from howsure.errors import GalleryError, InputError
 from howsure.files import sync_folder
+from howsure.index.directory import prepare, take_lock
 from howsure.index.items import Item, checked_ids, checked_items, checked_json
 from howsure.index.keys import item_keys
 from howsure.index.layout import Layout
 from howsure.index.likelihood import rank_by_likelihood
-from howsure.index.lock import WriterLock
 from howsure.index.matches import Matches
 from howsure.index.rank import rank
 from howsure.index.replica import Replica
-from howsure.index.store import FILE, Store, said_plainly
+from howsure.index.store import FILE, Store
 from howsure.match import Matcher
 from howsure.prior import Prior
 
-LOCK = "writer.lock"
 # A new snapshot pays once it replaces this share of the gallery and so many rows; at close, a smaller share.
 SHARE, LEAST, SHARE_AT_CLOSE = 0.5, 4096, 0.02
 
@@ -52,7 +51,7 @@ class Index:
     def __init__(self, directory: Path, *, write: bool):
         """Use `create` or `open`."""
         self._directory = directory
-        self._lock = _take_lock(directory) if write else None
+        self._lock = take_lock(directory) if write else None
         self._turn = threading.RLock()
         try:
             self._store = Store(directory, write=write)
@@ -68,7 +67,7 @@ class Index:
         """A new gallery, open for writing. `about` is JSON to keep with it; a `family` refuses all others."""
         directory = Path(path)
         notes = checked_json(about or {}, "about")
-        _prepare(directory)
+        prepare(directory)
         index = cls(directory, write=True)
         try:
             if index._store.exists():
@@ -349,44 +348,6 @@ class Index:
                 f"gallery {self._directory}", expected="items", got="an empty gallery", fix="add some first"
             )
         return layout
-
-
-def _prepare(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        strangers = [entry.name for entry in directory.iterdir() if not entry.name.startswith((FILE, LOCK, "snapshot"))]
-    except OSError as error:
-        raise GalleryError(
-            f"gallery {directory}", expected="a directory to write to", got=str(error), fix="choose another path"
-        ) from error
-    if strangers:
-        raise GalleryError(
-            f"gallery {directory}",
-            expected="a new or empty directory",
-            got=f"one with {strangers[0]}",
-            fix="choose another path",
-        )
-
-
-def _take_lock(directory: Path) -> WriterLock:
-    with said_plainly(directory / LOCK):
-        lock = WriterLock.take(directory / LOCK)
-    if lock is None:
-        raise GalleryLockedError(
-            f"gallery {directory}",
-            expected="no other writer",
-            got=f"process {_holder(directory) or 'unknown'} writing to it",
-            fix="wait for it or end it; reading is possible meanwhile",
-        )
-    return lock
-
-
-def _holder(directory: Path) -> int | None:
-    reader = Store(directory, write=False)
-    try:
-        return reader.note("writer") if reader.exists() else None
-    finally:
-        reader.close()
 
 
 def _require_ways(k: int, by: str, approximate: bool | None) -> None:

@@ -43,8 +43,8 @@ def item_keys(embedding: Embedding) -> np.ndarray:
     return _key(embedding, means, np.sqrt(uncertainty))
 
 
-def query_keys(query: Embedding, draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """(Q, key width) float32 and the constants, (Q,) float64, of a float64 query, for a gallery of `draws` draws."""
+def matching_draws(query: Embedding, draws: int) -> tuple[Embedding, ...]:
+    """The draws of a query that meet those of a gallery: as many, or one for all."""
     parts = query.by_draw() if draws > 1 else (query,)
     if len(parts) not in (1, draws):
         raise InputError(
@@ -53,6 +53,12 @@ def query_keys(query: Embedding, draws: int) -> tuple[np.ndarray, np.ndarray]:
             got=str(len(parts)),
             fix="draws are compared one by one, so embed both with the same posterior",
         )
+    return parts
+
+
+def query_keys(query: Embedding, draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """(Q, key width) float32 and the constants, (Q,) float64, of a float64 query, for a gallery of `draws` draws."""
+    parts = matching_draws(query, draws)
     means, constant = _moments(parts)
     keys = _key(query, means * (draws // len(parts)), np.sqrt(constant))
     keys[:, draws * query.dim] = 0

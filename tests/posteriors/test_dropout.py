@@ -199,3 +199,13 @@ def test_a_card_with_an_unknown_posterior_says_so(tmp_path: Path) -> None:
     card.write_text(card.read_text().replace('"kind": "dropout"', '"kind": "dreams"'))
     with pytest.raises(ModelError, match="laplace or dropout or ensemble"):
         Embedder.load(tmp_path)
+
+
+@pytest.mark.parametrize("plain", [embedder("gaussian"), layered()], ids=["features", "layers"])
+def test_the_whole_network_is_what_the_draws_are_parts_of(plain: Embedder) -> None:
+    many = dropout.drawn(plain, 3, rate=0.3)
+    whole = dropout.whole(many)
+    assert same(whole.encode(PICTURES), plain.encode(PICTURES))
+    assert whole.card["origin"] == many.fingerprint
+    assert dropout.whole(plain) is plain
+    assert isinstance(many.encode(PICTURES), Draws), "its source was changed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
+from torch import nn
 
 from howsure.backbones import feature_count
 from howsure.embedder import Embedder
@@ -12,7 +13,7 @@ from howsure.errors import InputError
 from howsure.heads.dropped import DroppedBackbone, DroppedHead, mask_shapes
 from howsure.heads.posterior import PosteriorHead
 
-__all__ = ["drawn"]
+__all__ = ["drawn", "whole"]
 
 RATE = 0.2
 
@@ -27,10 +28,10 @@ def drawn(embedder: Embedder, draws: int = 16, *, rate: float | None = None, see
     Aleatoric variance is what the head says about pictures, epistemic variance what the draws disagree about.
     """
     embedder = copy.deepcopy(embedder).eval()
-    origin, head, backbone = embedder.fingerprint, embedder.head, embedder.backbone
-    if isinstance(head, DroppedHead):
-        rate, head = head.rate if rate is None else rate, head.head
-        backbone = backbone.network if isinstance(backbone, DroppedBackbone) else backbone
+    origin = embedder.fingerprint
+    if rate is None and isinstance(embedder.head, DroppedHead):
+        rate = embedder.head.rate
+    head, backbone = _undropped(embedder)
     if isinstance(head, PosteriorHead):
         raise InputError("embedder", expected="one without a posterior", got=head.kind, fix="start from its origin")
     rate = RATE if rate is None else rate
@@ -50,6 +51,23 @@ def drawn(embedder: Embedder, draws: int = 16, *, rate: float | None = None, see
         backbone = DroppedBackbone(backbone, {name: kept(shape, rates[name]) for name, shape in layers.items()})
     # No matcher: distances have changed with the variances.
     return embedder.with_head(dropped, {"origin": origin, "matcher": None}, backbone=backbone).eval()
+
+
+def whole(embedder: Embedder) -> Embedder:
+    """The one network of which all draws are parts, nothing switched off; any other embedder as it is."""
+    if not isinstance(embedder.head, DroppedHead):
+        return embedder
+    origin = embedder.fingerprint
+    head, backbone = _undropped(copy.deepcopy(embedder).eval())
+    return embedder.with_head(head, {"origin": origin, "matcher": None}, backbone=backbone).eval()
+
+
+def _undropped(embedder: Embedder) -> tuple[nn.Module, nn.Module]:
+    """Head and backbone without masks."""
+    head, backbone = embedder.head, embedder.backbone
+    if not isinstance(head, DroppedHead):
+        return head, backbone
+    return head.head, backbone.network if isinstance(backbone, DroppedBackbone) else backbone
 
 
 def _check(draws: int, rates: dict[str, float]) -> None:

@@ -8,7 +8,7 @@ from howsure import data
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.heads.last_layer import LastLayerLaplace
-from howsure.posteriors import laplace
+from howsure.posteriors import dropout, laplace
 from howsure.posteriors.ambiguity import with_ambiguity
 from howsure.recipe import Recipe
 from howsure.train.validation import Validation, validation_split
@@ -29,8 +29,9 @@ def fit_laplace(
     The posterior sees the pictures that training saw. What is typical, how wide a belief is where it lies (for the last
     layer), and which distance means what, is learned from those that training held out, as the card of the model tells;
     a model without such a card loses a tenth. Half of them choose a prior by validation, if that is asked for or the
-    default; the others then say what is typical.
+    default; the others then say what is typical. Of a model that was trained with dropout, the whole network is taken.
     """
+    embedder = dropout.whole(embedder)
     recipe = Recipe.of(embedder.card["recipe"]) if "recipe" in embedder.card else Recipe()
     decoded = data.pixels(images, embedder.spec, strict=strict)
     rows, held = validation_split(decoded.images, share=recipe.validation_share, seed=recipe.seed)

@@ -1,6 +1,7 @@
 """A process adds, replaces, removes and compacts, and says so after each change. It is killed at random moments.
 
 What it said must be there. The change in flight is there whole or not at all. A snapshot damaged meanwhile is rebuilt.
+`load.py` has readers beside it.
 """
 
 import json
@@ -63,10 +64,15 @@ def changes(seed: int, state: dict[str, str]) -> Iterator[Change]:
         state = change.foresee(state)
 
 
+def labels_of(index: Index) -> dict[str, str]:
+    """The label of every id, in the order of insertion."""
+    ids = index.ids()
+    return {name: label or "" for name, label in zip(ids, index.labels(ids), strict=True)}
+
+
 def write_until_killed(gallery: str, seed: int) -> None:
     with Index.open(gallery, write=True) as index:
-        ids = index.ids()
-        for change in changes(seed, dict(zip(ids, index.labels(ids), strict=True))):
+        for change in changes(seed, labels_of(index)):
             change.apply(index)
             os.write(1, b"done\n")  # one write of a few bytes: never torn
 
@@ -106,15 +112,14 @@ def survive(kills: int, seed: int = 0) -> Score:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:
             state: dict[str, str] = {}
             for kill in range(kills):
-                said = _kill_one(forks, gallery, seed + kill, delay=rng.uniform(0, 0.4))
-                before, after = _outcomes(state, seed + kill, said)
+                said = kill_one(forks, gallery, seed + kill, delay=rng.uniform(0, 0.4))
+                before, after = outcomes(state, seed + kill, said)
                 damaged = kill % 4 == 3 and _damage(gallery, rng)
                 with Index.open(gallery, write=True) as index:
                     score.damaged += damaged
                     score.rebuilt += damaged and index.recovered is not None
-                    ids = index.ids()
-                    state = dict(zip(ids, index.labels(ids), strict=True))
-                    whole = list(state.items()) in (list(before.items()), list(after.items())) and _intact(index)
+                    state = labels_of(index)
+                    whole = list(state.items()) in (list(before.items()), list(after.items())) and intact(index)
                 score.said += said
                 score.found += said if whole else 0
                 if not whole:
@@ -122,7 +127,7 @@ def survive(kills: int, seed: int = 0) -> Score:
     return score
 
 
-def _kill_one(forks: "subprocess.Popen[str]", gallery: Path, seed: int, *, delay: float) -> int:
+def kill_one(forks: "subprocess.Popen[str]", gallery: Path, seed: int, *, delay: float) -> int:
     """Start a writer, kill it some time after its first change, and count the changes it said to have done."""
     if forks.stdin is None or forks.stdout is None:
         raise SystemExit("no pipes to the writers")
@@ -139,7 +144,7 @@ def _kill_one(forks: "subprocess.Popen[str]", gallery: Path, seed: int, *, delay
     return said
 
 
-def _outcomes(state: dict[str, str], seed: int, said: int) -> tuple[dict[str, str], dict[str, str]]:
+def outcomes(state: dict[str, str], seed: int, said: int) -> tuple[dict[str, str], dict[str, str]]:
     """The state after all changes said to be done, and after one more."""
     stream = changes(seed, state)
     for _ in range(said):
@@ -159,7 +164,7 @@ def _damage(gallery: Path, rng: random.Random) -> bool:
     return True
 
 
-def _intact(index: Index) -> bool:
+def intact(index: Index) -> bool:
     """Every item has the embedding it was added with, and a search agrees with a full comparison of them."""
     if not len(index):
         return True

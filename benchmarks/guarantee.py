@@ -16,7 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class World:
     max_error: float
     asked: int  # queries of one calibration
 
-    @property
+    @cached_property
     def known(self) -> np.ndarray:
         return np.isin(self.labels, self.identities)
 
@@ -277,6 +277,7 @@ def judge(world: World, splits: int) -> dict[str, Any]:
         "max_error": world.max_error,
         "confidence": CONFIDENCE,
         "splits": splits,
+        "seeds": [0, splits - 1],  # of the splits, first and last
         "calibration_queries": world.asked,
         "future_queries": len(world.labels) - world.asked,
         "unknown_rate": float(1 - world.known.mean()),

@@ -58,6 +58,18 @@ def test_walks_share_the_risk_and_the_widest_wins() -> None:
     assert both == certify(uncertainty, error, GRID, **options, starts=[5, 40, 40])
 
 
+def test_a_walk_takes_the_share_of_the_starts_it_meets() -> None:
+    """Two starts side by side carry together what one would alone; a walk that failed before the second does not."""
+    uncertainty, options = np.linspace(0, 1, 400), {"max_error": 0.05, "confidence": 0.95}
+    error = np.isin(np.arange(400), [250, 280, 300, 310, 320, 330, 340, 350, 355, 360])
+    alone = certify(uncertainty, error, GRID, **options, starts=[20])
+    assert certify(uncertainty, error, GRID, **options, starts=[10, 20]) == alone
+    assert certify(uncertainty, error, GRID, max_error=0.05, confidence=0.975, starts=[20]) != alone
+    error[:20] = True
+    late = certify(uncertainty, error, GRID, **options, starts=[0, 20])
+    assert late == certify(uncertainty, error, GRID, max_error=0.05, confidence=0.975, starts=[20])
+
+
 def test_nothing_accepted_proves_nothing() -> None:
     assert certify(np.full(100, 2.0), np.zeros(100), GRID, max_error=0.05, confidence=0.95) is None
     assert certify(np.zeros(0), np.zeros(0), GRID, max_error=0.05, confidence=0.95) is None
@@ -104,7 +116,7 @@ def test_the_guarantee_holds_where_the_naive_threshold_breaks(world: str) -> Non
         error = rng.random(1_000) < risk(uncertainty)
         naive = references.empirical_threshold(uncertainty, error, max_error=EPSILON)
         naive_broken += naive > 0 and true_error(risk, naive) > EPSILON
-        rule = certify(uncertainty, error, GRID, max_error=EPSILON, confidence=1 - DELTA, starts=[24])
+        rule = certify(uncertainty, error, GRID, max_error=EPSILON, confidence=1 - DELTA, starts=[12, 24, 36])
         found += rule is not None
         broken += rule is not None and true_error(risk, rule.threshold) > EPSILON
     allowed = DELTA + 3 * (DELTA * (1 - DELTA) / REPEATS) ** 0.5

@@ -191,3 +191,14 @@ def test_benchmark_rows_become_one_list(script, clone, monkeypatch, capsys):
     printed = capsys.readouterr()
     assert [row["what"] for row in json.loads(printed.out)] == ["train"]
     assert "bench broken printed no JSON" in printed.err
+
+
+def test_the_scripts_of_the_window_are_checked_where_there_is_node(script, monkeypatch, capsys):
+    monkeypatch.setattr(script.shutil, "which", lambda name: None)
+    assert script.pages() == {}
+    assert "check pages: skipped, there is no Node" in capsys.readouterr().err
+    monkeypatch.setattr(script.shutil, "which", lambda name: f"/bin/{name}")
+    command = script.pages()["pages"]
+    assert command[0] == "/bin/npx"
+    assert {"--checkJs", "--strict"} < set(command)
+    assert (SCRIPT.parent / command[-1]).is_file()

@@ -193,7 +193,7 @@ def test_the_verb(
         return
     assert max(map(len, said.split("Try next:")[0].replace(str(done.folder), "").splitlines())) <= 80
     commands = [line.split() for line in said.split("Try next:")[1].splitlines() if line.strip()]
-    assert len(commands) == 3
+    assert len(commands) == 4
     assert all(Path(word).exists() for command in commands for word in command if "/" in word)
     picture = drawing.read_text(encoding="utf-8")
     assert "howsure" in picture

@@ -184,7 +184,7 @@ def test_a_gallery_of_points_has_no_lists_but_is_searched(path):
 
 
 def test_data_without_structure_get_an_honest_figure(path, monkeypatch):
-    monkeypatch.setattr(tune, "MOST", 2)
+    monkeypatch.setattr(tune, "PROBES", (1, 2))
     generator = torch.Generator().manual_seed(0)
     noise = Gaussian(torch.randn(COUNT, DIM, generator=generator), torch.full((COUNT, 1), 0.7))
     with Index.create(path) as index:

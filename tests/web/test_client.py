@@ -1,31 +1,26 @@
 """The client against a server on a socket of its own."""
 
-import threading
-import time
+import shutil
 
 import pytest
-import uvicorn
+from PIL import Image
 
 import howsure
 from howsure.errors import GalleryUnavailableError, HowsureError, InputError
 from howsure.web.app import create_app
 from howsure.web.settings import Settings
+from web.browser import as_png
+from web.listening import listening
 
 TOKEN = "a token that is long enough"
 
 
 @pytest.fixture(scope="module")
 def url(made, tmp_path_factory):
-    app = create_app(made / "gallery", Settings(token=TOKEN, folder=tmp_path_factory.mktemp("folder")))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(30)
+    settings = Settings(token=TOKEN, folder=tmp_path_factory.mktemp("folder"))
+    gallery = shutil.copytree(made / "gallery", tmp_path_factory.mktemp("client") / "gallery")
+    with listening(create_app(gallery, settings), settings) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_the_client_asks_and_is_told(url, made):
@@ -42,6 +37,32 @@ def test_the_client_asks_and_is_told(url, made):
     assert client.quality()["calibrated"] is True
     kept = client.feedback(found[0]["query"], found[0]["matches"][0]["id"], same=True)
     assert kept["same"] is True
+
+
+def test_the_client_looks_at_the_whole_gallery(url):
+    client = howsure.Client(url, TOKEN)
+    plane = client.map()
+    assert len(plane["error"]) == len(plane["ids"]) == 60
+    found = client.suspects(limit=3)
+    assert len(found["label_errors"]) <= 3
+    best = client.best("8", count=2)
+    assert {client.item(name)["label"] for name in best["ids"]} == {"8"}
+    assert len(best["why"]) == len(best["ids"]) == 2
+    with pytest.raises(HowsureError, match="a label of the gallery"):
+        client.best("no/body")
+
+
+def test_many_are_added_and_told_one_by_one(url):
+    client = howsure.Client(url, TOKEN)
+    pictures = [as_png(Image.new("L", (8, 8), shade)) for shade in (3, 5)]
+    steps = list(client.add_many(pictures[0], b"no", pictures[1], label="new"))
+    assert [step["done"] for step in steps] == [1, 2, 3]
+    assert "not a picture" in steps[1]["problem"]
+    for place in (0, 2):
+        assert client.item(steps[place]["id"])["label"] == "new"
+        client.remove(steps[place]["id"])
+    with pytest.raises(HowsureError, match="token"):
+        list(howsure.Client(url, "wrong").add_many(pictures[0]))
 
 
 def test_a_change_comes_and_goes(url, photo):

@@ -1,14 +1,19 @@
 """Look at the gallery, add to it, remove from it and bring back; and say what is right."""
 
+import asyncio
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from howsure.index import Index
+from howsure.match import match_probability
 from howsure.web.feedback import FILE
+from howsure.web.routes.bulk import _steps
 from web.browser import Browser, as_png, uploads
 
 
@@ -47,6 +52,54 @@ def test_filters_keep_what_they_say(browser):
         assert everything(browser, **query)["items"] == wanted, query
         assert len(wanted) < 60
     assert everything(browser, label="nobody")["total"] == 0
+
+
+def test_a_label_is_confirmed_by_the_nearest_other_item_of_it(browser):
+    whole = everything(browser)["items"]
+    view = browser.service.state.view()
+    link = browser.service.state.link(view)
+    belief, labels = view.belief.to(dtype=torch.float64), np.array(view.labels)
+    same = match_probability(link, belief, belief).numpy()
+    np.fill_diagonal(same, 0)
+    wanted = np.where(labels == labels[:, None], same, 0).max(1)
+    middle = float(np.median(wanted))
+    low, high = (
+        {item["id"] for item in everything(browser, **query)["items"]}
+        for query in ({"probability_to": middle}, {"probability_from": middle})
+    )
+    assert low | high == {item["id"] for item in whole}
+    # Whoever has no other of its label among its nearest few counts as not confirmed.
+    assert high <= {name for name, p in zip(view.ids, wanted, strict=True) if p >= middle - 1e-9}
+    assert 0 < len(high) < 60
+    assert everything(browser, probability_from=0.9, probability_to=0.1)["total"] == 0
+
+
+def test_many_are_added_with_a_line_about_each(own):
+    grey = [as_png(Image.new("L", (8, 8), shade)) for shade in (10, 90, 170)]
+    with Browser(own) as browser:
+        reply = browser.post("/api/v1/items/bulk", files=uploads(grey[0], b"no", *grey[1:]), data={"label": "wall"})
+        assert reply.headers["content-type"] == "application/x-ndjson"
+        lines = [json.loads(line) for line in reply.text.splitlines()]
+        assert [(line["done"], line["total"]) for line in lines] == [(place, 4) for place in (1, 2, 3, 4)]
+        assert [sorted(set(line) - {"done", "total"}) for line in lines] == [["id"], ["problem"], ["id"], ["id"]]
+        assert "not a picture" in lines[1]["problem"]
+        walls = {item["id"] for item in everything(browser, label="wall")["items"]}
+        assert walls == {line["id"] for line in lines if "id" in line}
+
+
+def test_each_picture_of_many_is_on_disk_when_its_line_comes(own):
+    with Browser(own) as browser:
+        uploads_ = [("x", as_png(Image.new("L", (8, 8), shade))) for shade in (10, 90)]
+
+        async def first_line():
+            steps = _steps(browser.service, uploads_, None)
+            line = json.loads(await anext(steps))
+            with Index.open(own) as index:
+                return line["id"], index.ids()
+
+        name, there = asyncio.run(first_line())
+        assert there[-1] == name
+        assert len(there) == 61
 
 
 def test_one_item_and_its_thumbnail(browser, made):

@@ -4,57 +4,72 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 import howsure
 from howsure.errors import HowsureError
-from web.browser import Browser, as_png
+from web.browser import as_png
 
 
-@pytest.fixture
-def server(own):
-    words = [sys.executable, "-m", "howsure", "serve", str(own), "--no-open", "--port", "0"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-    said = process.stderr.readline()
-    found = re.search(r"http://\S+", said)
-    assert found, said + process.stderr.read()
-    yield process, found[0]
-    process.kill()
-    process.wait()
-    process.stderr.close()
+@contextmanager
+def serving(gallery: Path) -> Iterator[tuple["subprocess.Popen[str]", howsure.Client]]:
+    """The command in a process of its own."""
+    words = [sys.executable, "-m", "howsure", "serve", str(gallery), "--no-open", "--port", "0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said = process.stderr.readline()
+            found = re.search(r"http://\S+", said)
+            assert found, said + process.stderr.read()
+            yield process, howsure.Client(found[0], timeout=120)
+        finally:
+            process.kill()
 
 
-def test_what_was_acknowledged_survives_a_kill(server, own: Path):
-    process, url = server
-    client, kept = howsure.Client(url, timeout=60), []
+def picture(red: int, green: int) -> bytes:
+    return as_png(Image.new("RGB", (8, 8), (red, green, 0)))
+
+
+def test_what_was_acknowledged_survives_a_kill_and_a_restart(own: Path):
+    kept: dict[str, str] = {}
     enough = threading.Event()
 
-    def add() -> None:
+    def acknowledged(name: str, label: str) -> None:
+        kept[name] = label
+        if len(kept) >= 10:
+            enough.set()
+
+    def one_by_one(client: howsure.Client) -> None:
         for shade in range(256):
             try:
-                (item,) = client.add(as_png(Image.new("L", (8, 8), shade)), label=str(shade))["items"]
+                (item,) = client.add(picture(shade, 0), label=str(shade))["items"]
             except HowsureError:  # the server is gone
                 return
-            kept.append((item["id"], str(shade)))
-            if len(kept) == 5:
-                enough.set()
+            acknowledged(item["id"], str(shade))
 
-    adding = threading.Thread(target=add)
-    adding.start()
-    assert enough.wait(60)
-    process.kill()  # in the middle of one more, very likely
-    adding.join(60)
-    assert 5 <= len(kept) < 256
-    with Browser(own) as browser:
-        total = browser.get("/api/v1/items").json()["total"]
-        assert 60 + len(kept) <= total <= 60 + len(kept) + 1  # the last one may be there without a word
-        for name, label in kept:
-            assert browser.get(f"/api/v1/items/{name.replace('/', '%2F')}").json()["label"] == label
-            assert browser.get(f"/api/v1/thumbnails/{name.replace('/', '%2F')}").status_code == 200
-        (again,) = browser.post("/api/v1/items", files=[("pictures", ("x", as_png(Image.new("RGB", (9, 9)))))]).json()[
-            "items"
-        ]
+    def many(client: howsure.Client) -> None:
+        try:
+            for step in client.add_many(*(picture(shade, 1) for shade in range(256)), label="many"):
+                acknowledged(step["id"], "many")
+        except HowsureError:
+            return
+
+    with serving(own) as (process, client):
+        adding = [threading.Thread(target=way, args=[client]) for way in (one_by_one, many)]
+        for thread in adding:
+            thread.start()
+        assert enough.wait(200)
+        process.kill()  # in the middle of one more, very likely
+        for thread in adding:
+            thread.join(120)
+    assert 10 <= len(kept) < 512
+    assert "many" in kept.values()
+    with serving(own) as (_, client):
+        total = client.items()["total"]
+        assert 60 + len(kept) <= total <= 60 + len(kept) + 2  # the last of each may be there without a word
+        assert {name: client.item(name)["label"] for name in kept} == kept
+        (again,) = client.add(picture(0, 2))["items"]
         assert again["picture"] is True

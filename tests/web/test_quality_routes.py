@@ -1,10 +1,13 @@
 """Quality, map, health, metrics and the description of it all."""
 
+import asyncio
 import re
 
 import numpy as np
 import pytest
+import torch
 
+from howsure.compare import rms_distance
 from howsure.index import Index
 from howsure.web.app import STATIC
 from web.browser import Browser
@@ -47,7 +50,12 @@ def test_without_a_policy_everything_still_works(own, made, tmp_path, photo):
             "honesty": {},
             "risk_coverage": [],
             "drift": None,
+            "unknown_roc": None,
+            "unknown_roc_why": "the model has no policy yet: run howsure calibrate",
         }
+        suspects = browser.get("/api/v1/suspects").json()
+        assert suspects["label_errors"] == []
+        assert browser.get("/api/v1/items?probability_from=0.5").status_code == 409
         result = browser.search(photo).json()["results"][0]
         assert (result["answer"]["kind"], result["answer"]["reason"]) == ("not_sure", "not_calibrated")
         reply = browser.post("/api/v1/verify", files=[("a", ("a", photo)), ("b", ("b", photo))])
@@ -63,6 +71,9 @@ def test_an_empty_gallery_is_served(made, tmp_path, photo):
         assert browser.search(photo).json()["results"][0]["answer"]["kind"] == "unknown"
         assert browser.get("/api/v1/items").json() == {"items": [], "total": 0, "offset": 0}
         assert browser.get("/api/v1/map").json()["ids"] == []
+        assert browser.get("/api/v1/suspects").json() == {"duplicates": [], "label_errors": []}
+        assert browser.get("/api/v1/items?probability_to=0.5").json()["total"] == 0
+        assert browser.get("/api/v1/quality").json()["unknown_roc"] is None
         assert browser.get("/api/v1/gallery").json()["uncertainty"] is None
         given = browser.post("/api/v1/search/precomputed", json={"fields": {"location": [[0.0]]}})
         assert given.status_code == 409
@@ -86,6 +97,48 @@ def test_the_map_keeps_distances_as_well_as_a_plane_can(browser, made):
 def index_labels(made, ids):
     with Index.open(made / "gallery") as index:
         return index.labels(ids)
+
+
+def test_the_map_marks_items_whose_nearest_picture_carries_another_label(browser, made):
+    told = browser.get("/api/v1/map").json()
+    with Index.open(made / "gallery") as index:
+        ids, belief = index.embedding()
+        labels = np.array(index.labels(ids))
+    distance = rms_distance(belief.to(dtype=torch.float64), belief.to(dtype=torch.float64)).numpy()
+    np.fill_diagonal(distance, np.inf)
+    wanted = labels[distance.argmin(1)] != labels
+    assert told["error"] == wanted.astype(int).tolist()
+    assert 0 < sum(told["error"]) < 60
+    assert told["error_why"] is None
+
+
+def test_a_large_gallery_is_drawn_first_and_compared_afterwards(own, monkeypatch):
+    monkeypatch.setattr("howsure.web.comparisons.QUICK", 10)
+    with Browser(own) as browser:
+
+        async def twice():
+            first = await browser.ask("GET", "/api/v1/map")
+            while browser.service.comparisons.pending:
+                await asyncio.sleep(0.01)
+            return first.json(), (await browser.ask("GET", "/api/v1/map")).json()
+
+        first, second = asyncio.run(twice())
+    assert first["error"] is None
+    assert "ask again" in first["error_why"]
+    assert len(second["error"]) == len(second["ids"]) == 60
+
+
+def test_unknowns_are_told_from_the_gallery_itself(browser):
+    told = browser.get("/api/v1/quality").json()
+    curve = told["unknown_roc"]
+    x, y = np.array(curve["false_positive"]), np.array(curve["true_positive"])
+    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
+    assert (np.diff(x) >= 0).all()
+    assert (np.diff(y) >= 0).all()
+    assert curve["auroc"] == pytest.approx(np.trapezoid(y, x), abs=0.01)
+    # To hide an identity never brings the best match nearer.
+    assert curve["auroc"] >= 0.5
+    assert told["unknown_roc_why"] is None
 
 
 def test_metrics_count_and_can_be_parsed(own, photo):

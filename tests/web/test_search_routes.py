@@ -14,6 +14,9 @@ from PIL import Image
 
 from howsure.cli.app import main
 from howsure.data import corrupt
+from howsure.errors import HowsureError
+from howsure.web.routes.search import answer_all
+from howsure.web.schemas import Precomputed
 from web.browser import Browser, as_png, uploads
 
 
@@ -127,6 +130,16 @@ def test_questions_that_are_answered_together_get_what_they_would_get_alone(brow
     assert [reply.status_code for reply in together] == [200] * len(ids) + [404]
     for mine, theirs in zip(together, alone, strict=True):
         assert mine.json() == theirs or same_but_for_the_last_bits(mine.json(), theirs)
+
+
+def test_a_question_that_cannot_be_searched_does_not_spoil_those_beside_it(browser):
+    known = [item["id"] for item in browser.get("/api/v1/items?limit=2").json()["items"]]
+    far = {"location": [[1e30, 0, 0, 0]], "scale": [[1.0] * 4]}
+    fine = {"location": [[0.5, 0, 0, 0]], "scale": [[1.0] * 4]}
+    asked = [Precomputed(fields=far), Precomputed(ids=known), Precomputed(fields=fine), Precomputed(ids=["nobody"])]
+    replies = answer_all(browser.service.state, asked)
+    assert [isinstance(reply, HowsureError) for reply in replies] == [True, False, False, True]
+    assert [one.name for one in replies[1].results] == known
 
 
 def same_but_for_the_last_bits(mine, theirs) -> bool:

@@ -47,6 +47,7 @@ def demo(
     ),
     method: Annotated[str, typer.Option(help="point, or gaussian: with a scale for every picture.")] = "point",
     seed: Seed = 0,
+    window: Annotated[bool, typer.Option("--serve", help="Then open a window on the gallery, in a browser.")] = False,
     as_json: Json = False,
     svg: Annotated[Path | None, typer.Option(hidden=True, help="Also draw what is printed, as an SVG.")] = None,
 ) -> None:
@@ -58,7 +59,15 @@ def demo(
         show.write_report(done)
     if as_json:
         print_json(_json(done))
-        return
+    else:
+        _show(done, svg)
+    if window:
+        from howsure.cli.serve import serve
+
+        serve(str(done.folder / "gallery"))
+
+
+def _show(done: Demo, svg: Path | None) -> None:
     from rich.console import Console
 
     _print(done, Console(highlight=False))
@@ -165,7 +174,7 @@ def _examples(done: Demo) -> Table:
 
 
 def _commands(done: Demo) -> list[str]:
-    """Three things to type, on pictures that are there."""
+    """Things to type, on pictures that are there; the last opens a window on all of it."""
     first = {query.kind: shlex.quote(str(query.path)) for query in reversed(done.queries)}
     model, gallery, known = (shlex.quote(str(done.folder / name)) for name in ("model", "gallery", "pictures/known"))
     # As it was called: a demo run from a fresh clone has no howsure on the path.
@@ -174,4 +183,5 @@ def _commands(done: Demo) -> list[str]:
         f"{howsure} search {gallery} {first['unknown']}",
         f"{howsure} search {gallery} {first['corrupted']}",
         f"{howsure} evaluate {model} {known}",
+        f"{howsure} serve {gallery}",
     ]

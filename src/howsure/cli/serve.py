@@ -14,8 +14,7 @@ import typer
 from howsure.cli.console import say
 from howsure.errors import HowsureError, InputError
 
-CONNECTIONS = 128  # more at once are told to come back
-IDLE = 5  # seconds that a connection may say nothing between requests
+WAITING = 128  # connections that the system holds until the server takes them
 
 
 def serve(
@@ -35,27 +34,19 @@ def serve(
     Nothing leaves this machine. The API is at /api/v1/, described in /api/v1/openapi.json.
     """
     _require_web()
-    import uvicorn
-
     from howsure.web.app import create_app
+    from howsure.web.serving import make_server
     from howsure.web.settings import Settings
 
-    app = create_app(gallery, Settings(host=host, token=token, model=model))
+    settings = Settings(host=host, token=token, model=model)
+    app = create_app(gallery, settings)
     with _listening(host, port) as listener:
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listener.getsockname()[1]}/"
         say(f"{gallery} is at {url}   (stop with Ctrl+C)")
         if browser:
             _open(url, token)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            limit_concurrency=CONNECTIONS,
-            timeout_keep_alive=IDLE,
-            server_header=False,
-            proxy_headers=False,
-        )
-        uvicorn.Server(config).run(sockets=[listener])
+        make_server(app, settings).run(sockets=[listener])
 
 
 def _require_web() -> None:
@@ -73,7 +64,7 @@ def _listening(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(CONNECTIONS)
+        listener.listen(WAITING)
     except OSError as error:
         if listener:
             listener.close()

@@ -11,7 +11,7 @@ from howsure.decide.evidence import DEPTH, weigh
 from howsure.decide.policy import Policy
 from howsure.decide.rules import decide
 from howsure.embeddings import Embedding
-from howsure.index import Gallery, Item
+from howsure.index import Gallery, Matches
 from howsure.match import Matcher
 
 SAMPLE = 2_000
@@ -38,11 +38,22 @@ class Finding:
     exact: bool
 
 
-def _identities(ids: np.ndarray, items: dict[str, Item]) -> np.ndarray:
+def _identities(ids: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """A number for each identity, (Q, k): that of the label, or of the item where it has none."""
+    codes: dict[tuple[bool, str], int] = {}
     # Labels and bare ids cannot meet: a tuple keeps them apart.
-    named = {name: (True, item.label) if item.label is not None else (False, name) for name, item in items.items()}
-    codes = {identity: code for code, identity in enumerate(dict.fromkeys(named.values()))}
-    return np.vectorize(lambda name: codes[named[name]], otypes=[int])(ids)
+    named = zip(ids.ravel().tolist(), labels.ravel().tolist(), strict=True)
+    whose = [codes.setdefault((False, i) if label is None else (True, label), len(codes)) for i, label in named]
+    return np.array(whose, int).reshape(ids.shape)
+
+
+def _labels(index: Gallery, matches: Matches) -> np.ndarray:
+    """(Q, k): as the search found them, or looked up."""
+    if matches.labels is not None:
+        return matches.labels
+    ids = list(dict.fromkeys(matches.ids.ravel().tolist()))
+    known = dict(zip(ids, index.labels(ids), strict=True))
+    return np.array([known[name] for name in matches.ids.ravel().tolist()], object).reshape(matches.ids.shape)
 
 
 def count_identities(index: Gallery) -> int:
@@ -72,19 +83,18 @@ def ask(
     uncertainty = query.uncertainty.double().numpy()
     novelty = None if query.novelty is None else query.novelty.double().numpy()
     novel = [None] * len(query) if novelty is None else novelty.tolist()
-    if len(index) == 0:
+    if matches.ids.shape[1] == 0:
         nothing = Answer("unknown", "no_close_match", None)
         return [Finding(nothing, value, novel[row], (), True) for row, value in enumerate(uncertainty.tolist())]
-    items = {item.id: item for item in index.items(sorted(set(matches.ids.ravel())))}
-    whose = _identities(matches.ids, items)
+    labels = _labels(index, matches)
     if policy:
         doubt = index.get(list(matches.ids[:, 0])).uncertainty.double().numpy()
-        near = matches.distances[:, :DEPTH], whose[:, :DEPTH]
+        near = matches.distances[:, :DEPTH], _identities(matches.ids[:, :DEPTH], labels[:, :DEPTH])
         answers = decide(
             policy,
             weigh(policy.matcher, *near, uncertainty, novelty, match_uncertainty=doubt),
             identities=identities,
-            references=index.references([items[best].label for best in matches.ids[:, 0]]),
+            references=index.references(labels[:, 0].tolist()),
             match_uncertainty=doubt,
         )
     else:
@@ -97,7 +107,7 @@ def ask(
             tuple(
                 Match(
                     id=name,
-                    label=items[name].label,
+                    label=labels[row, rank],
                     probability=None if matches.probabilities is None else float(matches.probabilities[row, rank]),
                     distance=float(matches.distances[row, rank]),
                 )

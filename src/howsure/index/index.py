@@ -273,15 +273,17 @@ class Index:
             k = min(k, len(engine)) if engine else 0
             if engine is None or layout is None or k == 0 or len(query) == 0:
                 none = np.empty((len(query), k))
-                return Matches(none.astype(object), none, none.copy() if matcher else None, True, 0)
+                nothing = none.astype(object)
+                return Matches(nothing, none, none.copy() if matcher else None, True, 0, labels=nothing.copy())
             _require_dim(query.dim, layout.dim)
             if by == "likelihood":
                 ranking = rank_by_likelihood(query, k, engine=engine, layout=layout, approximate=approximate)
             else:
                 ranking = rank(query, k, engine=engine, layout=layout)
             numbers = ranking.numbers.ravel().tolist()
-            names = self._store.ids(sorted(set(numbers)))
-        ids = np.array([names[number] for number in numbers], object)
+            names = self._store.names(set(numbers))
+            named = [names[number] for number in numbers]
+        ids, labels = (np.array(column, object) for column in zip(*named, strict=True))
         distances = ranking.distances
         evidence = distances if ranking.likelihoods is None else -ranking.likelihoods
         return Matches(
@@ -292,6 +294,7 @@ class Index:
             ranking.candidates,
             likelihoods=ranking.likelihoods,
             recall=ranking.recall,
+            labels=labels.reshape(distances.shape),
         )
 
     def __len__(self) -> int:
@@ -319,7 +322,8 @@ class Index:
 
     def labels(self, ids: Sequence[str]) -> list[str | None]:
         """The labels of these items."""
-        return [item.label for item in self.items(ids)]
+        with self._turn:
+            return self._store.labels(ids)
 
     def references(self, labels: Sequence[str | None]) -> list[int]:
         """How many items carry each of these labels; an item without one stands alone."""

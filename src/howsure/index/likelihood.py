@@ -33,7 +33,8 @@ def rank_by_likelihood(
     shrunk = _require_prior(engine)
     asked = ShrunkQuery.of(query, shrunk.prior, layout.draws)
     way = _way(shrunk, asked, len(engine), approximate)
-    step = 1 if way == "all" else QUERIES
+    count = max(shrunk.lists.count if way == "listed" and shrunk.lists else CANDIDATES, 2 * k)
+    step = 1 if way == "all" else max(1, QUERIES * CANDIDATES // count)
 
     def cost(a: Embedding, b: Embedding) -> Tensor:
         return -log_likelihood_ratio(a, b, shrunk.prior, paired=True)
@@ -42,7 +43,7 @@ def rank_by_likelihood(
     unlikely, distances = np.empty((len(query), k)), np.empty((len(query), k))
     for start in range(0, len(query), step):
         rows = np.arange(start, min(start + step, len(query)))
-        found = _candidates(way, asked[start : start + step], k, engine, shrunk)
+        found = _candidates(way, asked[start : start + step], k, count, engine=engine, shrunk=shrunk)
         exactly, apart = costs(query, rows, found, cost, paired_distance, engine=engine, layout=layout)
         best = np.arange(len(rows))[:, None], np.lexsort((found, exactly))[:, :k]
         numbers[rows], unlikely[rows], distances[rows] = found[best], exactly[best], apart[best]
@@ -77,13 +78,14 @@ def _way(shrunk: ShrunkRows, asked: ShrunkQuery, count: int, approximate: bool |
     return "all" if approximate is False or count <= SMALL else "near"
 
 
-def _candidates(way: str, asked: ShrunkQuery, k: int, engine: EmbeddedEngine, shrunk: ShrunkRows) -> np.ndarray:
-    """(Q, c) numbers; -1 where there is none."""
+def _candidates(
+    way: str, asked: ShrunkQuery, k: int, count: int, *, engine: EmbeddedEngine, shrunk: ShrunkRows
+) -> np.ndarray:
+    """(Q, c) numbers, about `count` where they are not proved; -1 where there is none."""
     if way == "all":
         return np.broadcast_to(engine.numbers(), (len(asked), len(engine)))
     if way == "proved":
         return engine.numbers_at(shrunk.most_likely(asked, k))
-    count = max(CANDIDATES, 2 * k)
     return engine.numbers_at(shrunk.listed(asked, k, count) if way == "listed" else shrunk.nearest(asked, count))
 
 

@@ -25,5 +25,7 @@ class Matches:
         None  # share of the true best k that is found, estimated on a sample; None if exact or unknown
     )
 
+    labels: np.ndarray | None = None  # (Q, k) of str, or None where an item has none; None if the engine does not say
+
     def __len__(self) -> int:
         return len(self.ids)

@@ -27,6 +27,7 @@ FILE = "gallery.sqlite"
 SCHEMA = 1
 CHUNK = 500  # values bound to one statement
 ROWS = 1 << 12  # rows read at a time
+REMEMBERED = 1 << 17  # names in memory
 
 _TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -71,6 +72,7 @@ class Store:
 
     def __init__(self, directory: Path, *, write: bool):
         self.path = directory / FILE
+        self._named: dict[int, tuple[str, str | None]] = {}
         with said_plainly(self.path):
             # One connection for all threads: the index lets one in at a time.
             uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
@@ -202,7 +204,12 @@ class Store:
 
     def numbers(self, ids: Sequence[str]) -> dict[str, int]:
         """The number of each id; an error that names those that are not here."""
-        found = self._numbers(ids)
+        return {identity: number for identity, (number,) in self._of(ids, "number").items()}
+
+    def _of(self, ids: Sequence[str], columns: str) -> dict[str, list[Any]]:
+        """Some columns of each of these items; the same error."""
+        rows = self._select(f"SELECT id, {columns} FROM items WHERE id IN", ids)
+        found = {identity: values for identity, *values in rows}
         missing = [identity for identity in ids if identity not in found]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
@@ -225,25 +232,35 @@ class Store:
         """Those of these ids that there is an item of."""
         return set(self._numbers(ids))
 
-    def ids(self, numbers: Sequence[int] | None = None) -> dict[int, str]:
-        """The id of each number; of all items, in order, without numbers."""
-        if numbers is not None:
-            return dict(self._select("SELECT number, id FROM items WHERE number IN", numbers))
+    def ids(self) -> dict[int, str]:
+        """The id of each number, of all items, in order."""
         with said_plainly(self.path):
             return dict(self._db.execute("SELECT number, id FROM items ORDER BY number"))
 
+    def names(self, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+        """Id and label of at least these numbers. A number never changes either, so most are remembered."""
+        if len(self._named) > REMEMBERED:
+            self._named = {}
+        missing = [number for number in numbers if number not in self._named]
+        rows = self._select("SELECT number, id, label FROM items WHERE number IN", missing)
+        self._named.update({number: (identity, label) for number, identity, label in rows})
+        return self._named
+
     def items(self, ids: Sequence[str]) -> list[Item]:
         """What is known of these items."""
-        self.numbers(ids)
-        rows = self._select("SELECT id, label, metadata FROM items WHERE id IN", ids)
-        found = {identity: Item(identity, label, json.loads(metadata)) for identity, label, metadata in rows}
-        return [found[identity] for identity in ids]
+        found = self._of(ids, "label, metadata")
+        notes = {identity: Item(identity, label, json.loads(text)) for identity, (label, text) in found.items()}
+        return [notes[identity] for identity in ids]
+
+    def labels(self, ids: Sequence[str]) -> list[str | None]:
+        """Their labels alone."""
+        found = self._of(ids, "label")
+        return [found[identity][0] for identity in ids]
 
     def records(self, ids: Sequence[str], record: np.dtype[Any]) -> np.ndarray:
         """The packed moments of these items."""
-        self.numbers(ids)
-        found = dict(self._select("SELECT id, moments FROM items WHERE id IN", ids))
-        return np.frombuffer(b"".join(found[identity] for identity in ids), record)
+        found = self._of(ids, "moments")
+        return np.frombuffer(b"".join(found[identity][0] for identity in ids), record)
 
     def references(self, label: str) -> int:
         """How many items carry this label."""

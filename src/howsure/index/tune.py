@@ -1,16 +1,21 @@
-"""Make inverted lists for a snapshot, and find out how many of them must be read."""
+"""Make inverted lists for a snapshot, and find out how many of them must be read, and how much of them kept."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from howsure.index.engines.embedded import EmbeddedEngine
-from howsure.index.engines.lists import FROM, Lists, build_lists
+from howsure.index.engines.lists import COUNT, FROM, Lists, build_lists
 from howsure.index.layout import Layout
 from howsure.index.likelihood import TARGET, rank_by_likelihood
 
 BEST = 10
-MOST = 64  # lists read at most: where more are needed, the data have no structure that lists could use
+PROBES = (1, 2, 4, 8, 16, 32, 64)  # lists read; where more are needed, the data have no structure that lists could use
+COUNTS = (COUNT, 4 * COUNT, 16 * COUNT)  # rows that they find for a query
+BETTER = 0.02  # recall that is worth four times the rows
 SAMPLE, LEAST, PAIRS = 64, 16, 20_000_000
 
 
@@ -18,14 +23,15 @@ def make_lists(engine: EmbeddedEngine, layout: Layout) -> None:
     """Make lists for the snapshot that the engine has just written, if it is large enough for them.
 
     The items of a sample are searched for with their own beliefs, among all and among lists, each left out of its own
-    results. The fewest lists are read that find `TARGET` of what a full comparison finds.
+    results. As few rows are found, and as few lists read for them, as give `TARGET` of what a full comparison finds. If
+    nothing does, what gives most is kept, and more rows only where they are worth it.
     """
     shrunk = engine.shrunk
     if shrunk is None or len(engine) < FROM:
         return
     numbers = engine.numbers()
-    count = min(SAMPLE, max(LEAST, PAIRS // len(numbers)))
-    chosen = np.random.default_rng(0).choice(numbers, count, replace=False)
+    sample = min(SAMPLE, max(LEAST, PAIRS // len(numbers)))
+    chosen = np.random.default_rng(0).choice(numbers, sample, replace=False)
     query = layout.unpack(engine.records(chosen), np.float64)
     if not all((draw.variance > 0).all() for draw in query.by_draw()):
         return  # two points have no likelihood, so nothing would tell how good the lists are
@@ -42,12 +48,12 @@ def make_lists(engine: EmbeddedEngine, layout: Layout) -> None:
         return float(np.mean(shared))
 
     shrunk.lists = None
-    scan_recall = recall(None)
-    probes = 1
-    while True:
-        shrunk.lists = Lists(index, probes, 0.0, scan_recall)
+    best = Lists(index, PROBES[0], 0.0, recall(None), COUNTS[0])
+    for count, probes in product(COUNTS, [number for number in PROBES if number <= index.nlist]):
+        shrunk.lists = replace(best, probes=probes, count=count)
         reached = recall(True)
-        if reached >= TARGET or probes >= min(MOST, index.nlist):
+        if reached >= TARGET or reached > best.recall + (BETTER if count > best.count else 0):
+            best = replace(shrunk.lists, recall=reached)
+        if reached >= TARGET:
             break
-        probes *= 2
-    engine.keep(Lists(index, probes, reached, scan_recall))
+    engine.keep(best)

@@ -33,19 +33,28 @@ def certify(
 ) -> Certified | None:
     """The largest threshold t of `grid` such that, among items with uncertainty <= t, errors are at most `max_error`.
 
-    From each start the walk goes up while P(Binomial(accepted, max_error) <= errors) is at most its share of
-    1 - confidence, and ends at the first failure; so one confidence covers all thresholds and starts together. Neither
-    grid nor starts may depend on these items. None if every walk fails at once.
+    Every start brings its share of 1 - confidence. The walk goes up from the first one while
+    P(Binomial(accepted, max_error) <= errors) is at most what it carries. Where it meets another start it takes that
+    share along; where it fails it drops all that it carries, and begins anew at the next one.
+
+    So one confidence covers all thresholds (the fallback procedure): before the first threshold that is accepted though
+    its error is too large, the walk failed at every other such one. It can carry no more than the shares of the starts
+    in between, so no share is at risk twice. Neither grid nor starts may depend on these items. None if nothing passes.
     """
     accepted, errors = _accepted(np.asarray(uncertainty, float), np.asarray(error, bool), np.asarray(grid, float))
-    level = (1 - confidence) / len({*starts})
-    passes = (accepted > 0) & (binom.cdf(errors, accepted, max_error) <= level)
-    ends = [start + int(np.argmin(np.append(passes[start:], False))) - 1 for start in starts if passes[start]]
-    if not ends:
+    p = np.where(accepted > 0, binom.cdf(errors, accepted, max_error), 1.0)
+    share, level, best = (1 - confidence) / len({*starts}), 0.0, None
+    for place in range(len(p)):
+        level += share if place in starts else 0.0
+        if level and p[place] <= level:
+            best = place, level
+        else:
+            level = 0.0
+    if best is None:
         return None
-    n, k = int(accepted[max(ends)]), int(errors[max(ends)])
-    bound = float(beta.ppf(1 - level, k + 1, n - k)) if k < n else 1.0
-    return Certified(float(grid[max(ends)]), n, k, bound)
+    n, k = int(accepted[best[0]]), int(errors[best[0]])
+    bound = float(beta.ppf(1 - best[1], k + 1, n - k)) if k < n else 1.0
+    return Certified(float(grid[best[0]]), n, k, bound)
 
 
 def widest_threshold(
@@ -62,10 +71,10 @@ def widest_threshold(
     plan = _plan(uncertainty, error, fit=fit, test=test, max_error=max_error, ceiling=ceiling)
     if plan is None:
         return None
-    grid, accepted, log_p = plan
-    # Where the clearest proof is foreseen; and half-way, in case the fitting items were lucky.
-    starts = [int(np.argmin(log_p)), int(np.searchsorted(accepted, accepted[-1] / 2))]
-    return certify(uncertainty[test], error[test], grid, max_error=max_error, confidence=confidence, starts=starts)
+    # Where the clearest proof is foreseen, where it is if the fitting items were lucky, and half-way to it.
+    clearest, cautious = int(np.argmin(plan.log_p)), int(np.argmin(plan.log_p_unlucky))
+    starts = [clearest, cautious, int(np.searchsorted(plan.accepted, plan.accepted[clearest] / 2))]
+    return certify(uncertainty[test], error[test], plan.grid, max_error=max_error, confidence=confidence, starts=starts)
 
 
 def foreseen_p(
@@ -82,20 +91,31 @@ def foreseen_p(
     It looks at no item of `test`, so a rule that has no hope may be left out before anything is tested.
     """
     plan = _plan(uncertainty, error, fit=fit, test=test, max_error=max_error, ceiling=ceiling)
-    return 1.0 if plan is None else float(np.exp(plan[2].min()))
+    return 1.0 if plan is None else float(np.exp(plan.log_p.min()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Thresholds, how many of the fitting items each accepts, and the p-value that this lets foresee."""
+
+    grid: np.ndarray
+    accepted: np.ndarray
+    log_p: np.ndarray
+    log_p_unlucky: np.ndarray  # with as many errors more as chance may have spared
 
 
 def _plan(
     uncertainty: np.ndarray, error: np.ndarray, *, fit: np.ndarray, test: np.ndarray, max_error: float, ceiling: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Thresholds, how many items of `fit` each accepts, and the log p-value it should have among the items `test`."""
+) -> _Plan | None:
     low = uncertainty[fit][uncertainty[fit] <= ceiling]
     if not len(low):
         return None
     grid = np.unique(np.append(np.quantile(low, np.arange(0.02, 1, 0.02)), min(ceiling, low.max())))
     accepted, errors = _accepted(uncertainty[fit], error[fit], grid)
-    share = len(test) / len(fit)
-    return grid, accepted, binom.logcdf((errors + 0.5) * share, np.maximum(accepted * share, 1).astype(int), max_error)
+    share, seen = len(test) / len(fit), errors + 0.5
+    count = np.maximum(accepted * share, 1).astype(int)
+    usual, unlucky = (binom.logcdf(wrong * share, count, max_error) for wrong in (seen, seen + np.sqrt(seen)))
+    return _Plan(grid, accepted, usual, unlucky)
 
 
 def least_count(max_error: float, confidence: float) -> int:

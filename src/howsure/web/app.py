@@ -14,7 +14,7 @@ from howsure import __version__
 from howsure.web.counters import Counters
 from howsure.web.limits import Guard
 from howsure.web.problems import PROBLEMS, tell_problems
-from howsure.web.routes import feedback, items, quality, search, service
+from howsure.web.routes import bulk, feedback, items, quality, search, service, suspects
 from howsure.web.service import Service
 from howsure.web.settings import Settings
 from howsure.web.state import open_state
@@ -31,11 +31,11 @@ def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI
     """An app over a gallery and the model that made it. Both are opened now, and closed when the app shuts down."""
     settings = settings or Settings()
     state, counters = open_state(gallery, settings), Counters()
-    pictures, lookups, thumbnails = (
-        Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails")
+    pictures, lookups, thumbnails, comparisons = (
+        Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails", "comparisons")
     )
     questions = Together(lookups, partial(search.answer_all, state), waiting=settings.waiting)
-    served = Service(state, settings, counters, pictures, lookups, thumbnails, questions)
+    served = Service(state, settings, counters, pictures, lookups, thumbnails, comparisons, questions)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -54,8 +54,9 @@ def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI
     app.state.service = served
     tell_problems(app)
     api = APIRouter(prefix="/api/v1", responses=PROBLEMS)
-    for part in (search.router, items.router, quality.router, feedback.router, service.session):
-        api.include_router(part)
+    for subject in (search, bulk, items, suspects, quality, feedback):
+        api.include_router(subject.router)
+    api.include_router(service.session)
     app.include_router(api)
     app.include_router(service.router, responses=PROBLEMS)
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")

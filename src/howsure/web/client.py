@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -44,9 +45,24 @@ class Client:
         return self._upload("verify", [("a", a), ("b", b)], {})
 
     def items(self, **query: Any) -> dict[str, Any]:
-        """Some items: `sort`, `descending`, `label`, `text`, `least`, `most`, `offset`, `limit`."""
+        """Some items: `sort`, `descending`, `offset`, `limit`, and of which `label`, with which `text` in the id.
+
+        `least` and `most` are ranks of uncertainty; `probability_from` and `probability_to` are about the label.
+        """
         asked = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
         return self._send("GET", f"items?{urlencode(asked)}")
+
+    def suspects(self, *, limit: int = 50) -> dict[str, Any]:
+        """Pictures that are there twice, and labels that the neighbours contradict, the surest first."""
+        return self._send("GET", f"suspects?limit={limit}")
+
+    def best(self, label: str, *, count: int = 5) -> dict[str, Any]:
+        """The pictures of an identity that show it best, and why."""
+        return self._send("GET", f"identities/{quote(label, safe='')}/best?count={count}")
+
+    def map(self) -> dict[str, Any]:
+        """Every item in a plane."""
+        return self._send("GET", "map")
 
     def item(self, name: str) -> dict[str, Any]:
         """One item."""
@@ -55,6 +71,12 @@ class Client:
     def add(self, *pictures: str | Path | bytes, label: str | None = None) -> dict[str, Any]:
         """Add pictures to the gallery; they are on disk when this returns."""
         return self._upload("items", [("pictures", one) for one in pictures], {"label": label} if label else {})
+
+    def add_many(self, *pictures: str | Path | bytes, label: str | None = None) -> Iterator[dict[str, Any]]:
+        """Add pictures one by one; as soon as each is on disk, or cannot be: `done`, `total`, `id` or `problem`."""
+        fields = {"label": label} if label else {}
+        for line in self._open(*_form("items/bulk", [("pictures", one) for one in pictures], fields)):
+            yield dict(json.loads(line))
 
     def remove(self, name: str) -> str:
         """Remove an item; the token for `undo`."""
@@ -79,22 +101,14 @@ class Client:
     def _upload(
         self, path: str, pictures: Sequence[tuple[str, str | Path | bytes]], fields: Mapping[str, str]
     ) -> dict[str, Any]:
-        if not pictures:
-            raise InputError("pictures", expected="at least one", got="none")
-        edge = secrets.token_hex(16)
-        parts = [
-            f'--{edge}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
-            for name, value in fields.items()
-        ]
-        for name, picture in pictures:
-            called, content = ("picture", picture) if isinstance(picture, bytes) else _file(Path(picture))
-            head = f'--{edge}\r\nContent-Disposition: form-data; name="{name}"; filename="{called}"\r\n\r\n'
-            parts.append(head.encode() + content + b"\r\n")
-        return self._ask(
-            "POST", path, b"".join(parts) + f"--{edge}--\r\n".encode(), f"multipart/form-data; boundary={edge}"
-        )
+        return self._ask(*_form(path, pictures, fields))
 
     def _ask(self, method: str, path: str, body: bytes | None, kind: str) -> dict[str, Any]:
+        (reply,) = self._open(method, path, body, kind, whole=True)
+        return dict(json.loads(reply))
+
+    def _open(self, method: str, path: str, body: bytes | None, kind: str, *, whole: bool = False) -> Iterator[bytes]:
+        """The lines of a reply as they come, or all of it at once."""
         request = Request(f"{self._url}/api/v1/{path}", data=body, method=method)
         if body is not None:
             request.add_header("Content-Type", kind)
@@ -102,14 +116,33 @@ class Client:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener.open(request, timeout=self._timeout) as reply:
-                return dict(json.load(reply))
+                yield from [reply.read()] if whole else reply
         except HTTPError as error:
             raise _told(error) from error
-        except (URLError, TimeoutError, ConnectionError) as error:
+        except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise GalleryUnavailableError(
                 f"server {self._url}", expected="an answer", got=str(reason), fix="is howsure serve running?"
             ) from error
+
+
+def _form(
+    path: str, pictures: Sequence[tuple[str, str | Path | bytes]], fields: Mapping[str, str]
+) -> tuple[str, str, bytes, str]:
+    """What to send where: method, path, body and its type."""
+    if not pictures:
+        raise InputError("pictures", expected="at least one", got="none")
+    edge = secrets.token_hex(16)
+    parts = [
+        f'--{edge}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+        for name, value in fields.items()
+    ]
+    for name, picture in pictures:
+        called, content = ("picture", picture) if isinstance(picture, bytes) else _file(Path(picture))
+        head = f'--{edge}\r\nContent-Disposition: form-data; name="{name}"; filename="{called}"\r\n\r\n'
+        parts.append(head.encode() + content + b"\r\n")
+    parts.append(f"--{edge}--\r\n".encode())
+    return "POST", path, b"".join(parts), f"multipart/form-data; boundary={edge}"
 
 
 def _file(path: Path) -> tuple[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 __all__ = ["Counters"]
@@ -39,7 +40,9 @@ class Counters:
         lines += [f"{name}_sum {self._seconds:.6f}", f"{name}_count {self._timed}"]
         lines += ["# HELP howsure_answers_total Answers to queries.", "# TYPE howsure_answers_total counter"]
         lines += [f'howsure_answers_total{{answer="{kind}"}} {count}' for kind, count in sorted(self.answers.items())]
+        processor = f"{time.process_time():.3f}"
         for kind, what, about, value in (
+            ("counter", "process_cpu_seconds_total", "Seconds of the processor, of every thread.", processor),
             ("counter", "howsure_pictures_total", "Pictures that were embedded.", self.pictures),
             ("gauge", "howsure_gallery_items", "Items in the gallery.", items),
             ("gauge", "howsure_pending", "Requests that a worker has or that wait for one.", pending),

@@ -21,6 +21,7 @@ __all__ = ["COOKIE", "Guard"]
 
 COOKIE = "howsure"
 OPEN = ("/health",)
+SMALL = 100_000  # bytes of a request that does not count as an upload
 ASKED = ("/api/", "/metrics")  # only with the token, if there is one; the pages themselves hold no secret
 LOG = logging.getLogger("howsure.web")
 HEADERS = {
@@ -40,6 +41,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, *, settings: Settings, counters: Counters):
         self._app, self._settings, self._counters = app, settings, counters
+        self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or say why not."""
@@ -55,8 +57,13 @@ class Guard:
                 _mark(MutableHeaders(scope=message), scope["path"])
             await send(message)
 
+        headers = Headers(scope=scope)
+        large = _large(headers)
+        self._uploads += large
         try:
-            self._check(scope, Headers(scope=scope))
+            self._check(scope, headers)
+            if large and self._uploads > self._settings.uploads:
+                raise RefusedError(503, "busy", got=f"{self._uploads} uploads at once", fix="try again in a moment")
             await self._app(scope, self._metered(receive), marked)
         except RefusedError as error:
             await told(error)(scope, receive, marked)
@@ -66,6 +73,7 @@ class Guard:
                 raise
             await problem(500, "the server made a mistake; its log says which")(scope, receive, marked)
         finally:
+            self._uploads -= large
             route = getattr(scope.get("route"), "path", None) or "other"
             self._counters.count(scope["method"], route, status, seconds=time.perf_counter() - begun)
 
@@ -79,7 +87,7 @@ class Guard:
         if scope["path"].startswith(ASKED) and not self._known(headers):
             raise RefusedError(401, "token", expected="Authorization: Bearer TOKEN", got="none, or another")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > limit:
+        if not length.isdecimal() or int(length[:20]) > limit:
             raise RefusedError(413, "request", expected=f"at most {limit:,} bytes", got=f"{length[:20]} bytes")
 
     def _known(self, headers: Headers) -> bool:
@@ -115,6 +123,11 @@ def _mark(headers: MutableHeaders, path: str) -> None:
     headers.update(HEADERS)
     # Pages are asked for anew, and answered with "not changed"; answers are nobody else's business.
     headers.setdefault("Cache-Control", "no-store" if path.startswith(ASKED + OPEN) else "no-cache")
+
+
+def _large(headers: Headers) -> bool:
+    length = headers.get("content-length", "")
+    return "transfer-encoding" in headers or (length.isdecimal() and int(length[:20]) > SMALL)
 
 
 def _name(host: str) -> str:

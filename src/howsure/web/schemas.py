@@ -126,6 +126,10 @@ class ItemQuery(Wire):
     text: str | None = Field(None, max_length=256, description="Only items whose id has this in it.")
     least: Probability | None = Field(None, description="Only items of this rank or more.")
     most: Probability | None = Field(None, description="Only items of this rank or less.")
+    probability_from: Probability | None = Field(
+        None, description="Only items whose label their nearest neighbour of that label confirms with P(same) from here"
+    )
+    probability_to: Probability | None = Field(None, description="up to here.")
     offset: int = Field(0, ge=0, le=10**9)
     limit: int = Field(60, ge=1, le=500)
 
@@ -142,6 +146,46 @@ class Added(Wire):
     """The items that are in the gallery now, durably."""
 
     items: list[Item]
+
+
+class Step(Wire):
+    """How far adding many has come, and what became of one of them."""
+
+    done: int
+    total: int
+    id: str | None = Field(None, description="The item that is in the gallery now, durably.")
+    problem: str | None = Field(None, description="Or why the picture is not.")
+
+
+class Twins(Wire):
+    """Two items that are likely one picture."""
+
+    a: str
+    b: str
+    probability: Probability | None = Field(description="P(same); null where the model cannot tell yet.")
+
+
+class LabelError(Wire):
+    """An item that looks like those of another label."""
+
+    id: str
+    label: str
+    suggested: str
+    probability: Probability = Field(description="Of the suggested label, by the neighbours.")
+
+
+class Suspects(Wire):
+    """What may be wrong in the gallery, the surest first."""
+
+    duplicates: list[Twins]
+    label_errors: list[LabelError]
+
+
+class Best(Wire):
+    """The pictures that show an identity best, the most telling first."""
+
+    ids: list[str]
+    why: list[str]
 
 
 class Removed(Wire):
@@ -233,6 +277,14 @@ class DriftReply(Wire):
     drifted: bool
 
 
+class RocReply(Wire):
+    """Unknowns against false alarms, as the threshold falls."""
+
+    false_positive: list[float]
+    true_positive: list[float]
+    auroc: Probability
+
+
 class Quality(Wire):
     """How good the answers are, as calibration found."""
 
@@ -242,6 +294,10 @@ class Quality(Wire):
     honesty: dict[str, HonestyReply]
     risk_coverage: list[Point] = Field(description="From the bins of `honesty.right`, the surest first.")
     drift: DriftReply | None
+    unknown_roc: RocReply | None = Field(
+        description="Items of the gallery, each asked about with and without the others of its label."
+    )
+    unknown_roc_why: str | None = Field(description="Why there is none.")
 
 
 class Map(Wire):
@@ -256,6 +312,8 @@ class Map(Wire):
     label: list[int] = Field(description="Place in `labels`; -1 without a label.")
     labels: list[str]
     uncertainty: list[float]
+    error: list[int] | None = Field(description="1 where the nearest other picture carries another label.")
+    error_why: str | None = Field(description="Why there is none, or not yet.")
     explained: float = Field(description="Share of the spread of the means that lies in the plane.")
 
 

@@ -22,7 +22,7 @@ __all__ = ["Served", "Service"]
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """A running server. Pictures are slow and lookups quick, so each kind of work has a worker of its own."""
+    """A running server. Some work is quick and some slow, so each kind has a worker of its own."""
 
     state: State
     settings: Settings
@@ -30,13 +30,17 @@ class Service:
     pictures: Worker
     lookups: Worker
     thumbnails: Worker
+    comparisons: Worker
     questions: Together[Precomputed, SearchReply]
 
     async def read(self, uploads: Sequence[UploadFile]) -> list[tuple[str, bytes]]:
         """The uploads as they came, few enough of them."""
-        if len(uploads) > self.settings.pictures:
-            most = f"at most {self.settings.pictures} in a request"
-            raise RefusedError(413, "pictures", expected=most, got=str(len(uploads)))
+        return await self.read_many(uploads, most=self.settings.pictures)
+
+    async def read_many(self, uploads: Sequence[UploadFile], *, most: int) -> list[tuple[str, bytes]]:
+        """The same with another limit."""
+        if len(uploads) > most:
+            raise RefusedError(413, "pictures", expected=f"at most {most} in a request", got=str(len(uploads)))
         return [(upload.filename or "picture", await upload.read()) for upload in uploads]
 
     def decode(self, uploads: Sequence[tuple[str, bytes]]) -> list[Picture]:
@@ -50,16 +54,17 @@ class Service:
 
     def close(self) -> None:
         """Finish, then let go."""
+        self.state.comparisons.close()
         for worker in self._workers:
             worker.close()
         self.state.close()
 
     @property
     def _workers(self) -> tuple[Worker, ...]:
-        return self.pictures, self.lookups, self.thumbnails
+        return self.pictures, self.lookups, self.thumbnails, self.comparisons
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:  # async, or it would be called in a thread of its own
     found: Service = request.app.state.service
     return found
 

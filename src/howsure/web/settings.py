@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from howsure.errors import InputError
@@ -29,8 +30,12 @@ class Settings:
     upload: int = 32 * 2**20  # bytes of a request
     pixels: int = 40_000_000  # of a picture
     pictures: int = 32  # of a request
+    bulk: int = 1000  # pictures of a request that adds them one by one
+    uploads: int = 16  # requests with much in them that come in at once; more are sent away
+    connections: int = 128  # at once; more are told to come back
     waiting: int = 32  # requests that wait for a worker; more are sent away
-    patience: float = 30.0  # seconds in which a request must have come in
+    patience: float = 30.0  # seconds in which a request must have come in, and a part of a response gone out
+    header: float = 10.0  # seconds in which the head of a request must have come in
 
     def __post_init__(self) -> None:
         if not self.loopback and self.token is None:
@@ -49,6 +54,7 @@ class Settings:
         return is_loopback(self.host)
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Whether a name or an address is this machine."""
     try:

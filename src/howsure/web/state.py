@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,41 +19,18 @@ from howsure.files import write_whole
 from howsure.index import Gallery, connect
 from howsure.match import Matcher
 from howsure.tasks.opening import model_of
+from howsure.web.comparisons import Comparisons
 from howsure.web.feedback import FeedbackLog
+from howsure.web.once import Once
 from howsure.web.pictures import KEPT, Picture, Recent, Sources, png
 from howsure.web.problems import RefusedError
 from howsure.web.removed import Removal, Removals
 from howsure.web.settings import Settings
+from howsure.web.view import View
 
-__all__ = ["State", "View", "open_state"]
+__all__ = ["State", "open_state"]
 
 ADDED = "pictures"  # the folder of those that came through the window
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """What the gallery was like at one moment: N items, in the order in which they were added."""
-
-    changes: int
-    ids: list[str]
-    labels: list[str | None]
-    belief: Embedding | None  # None for an empty gallery
-    uncertainty: np.ndarray  # (N,)
-    identities: int
-
-    @cached_property
-    def ascending(self) -> np.ndarray:
-        """(N,) uncertainties, sorted."""
-        return np.sort(self.uncertainty)
-
-    @cached_property
-    def place(self) -> dict[str, int]:
-        """Where an id is among the items."""
-        return {name: row for row, name in enumerate(self.ids)}
-
-    def rank(self, uncertainty: float) -> float | None:
-        """Share of the items that are more certain; None where there are none."""
-        return float(np.searchsorted(self.ascending, uncertainty) / len(self.ids)) if self.ids else None
 
 
 @dataclass(eq=False)
@@ -69,11 +45,13 @@ class State:
     policy: Policy | None
     matcher: Matcher | None
     folder: Path
+    comparisons: Comparisons = field(default_factory=Comparisons)
 
     def __post_init__(self) -> None:
         self.feedback, self.recent, self.sources = FeedbackLog(self.folder), Recent(), Sources()
         self.removals = Removals(self._forget)
         self.drift = Drift(self.policy.reference) if self.policy else None
+        self.maps = Once()
         self._view: View | None = None
         self._turn = threading.RLock()
 
@@ -98,9 +76,24 @@ class State:
 
     def ask(self, query: Embedding, k: int) -> list[Finding]:
         """The same answers as `howsure search` gives."""
-        same_size = self.policy is None or len(self.index) == self.policy.certificate.gallery
-        identities = None if same_size else self.view().identities
-        return ask(self.index, query, policy=self.policy, matcher=self.matcher, k=k, identities=identities)
+        while True:
+            view = self.view()
+            identities = self._identities(view)
+            try:
+                return ask(self.index, query, policy=self.policy, matcher=self.matcher, k=k, identities=identities)
+            except GalleryError:
+                if self.index.changes == view.changes:
+                    raise  # else an item went after the search had found it
+
+    def link(self, view: View) -> Matcher | None:
+        """What tells P(same) in a search; None if the model has nothing of the kind."""
+        if self.policy is None:
+            return self.matcher
+        return self.policy.matcher_at(self._identities(view))
+
+    def _identities(self, view: View) -> int | None:
+        same_size = self.policy is None or len(view.ids) == self.policy.certificate.gallery
+        return None if same_size else view.identities
 
     def watch(self, findings: Sequence[Finding]) -> bool | None:
         """Count queries, and say whether they have drifted; None where nothing can tell."""
@@ -133,9 +126,8 @@ class State:
         except (ValueError, IndexError) as error:
             raise InputError("fields", expected="rows of one length", got=str(error)[:100]) from error
         query = restore(belief.family, shaped).checked()
-        if query.dim != belief.dim or not 0 < len(query) <= 256:
-            got = f"{len(query)} rows of {query.dim}"
-            raise InputError("fields", expected=f"1 to 256 rows of {belief.dim} numbers", got=got)
+        if query.dim != belief.dim:
+            raise InputError("fields", expected=f"rows of {belief.dim} numbers", got=f"rows of {query.dim}")
         return query
 
     def add(self, pictures: Sequence[Picture], label: str | None) -> list[str]:

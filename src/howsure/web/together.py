@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from howsure.errors import HowsureError
@@ -11,6 +12,8 @@ from howsure.web.problems import RefusedError
 from howsure.web.worker import Worker
 
 __all__ = ["Together"]
+
+MOMENT = 0.01  # seconds
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -23,6 +26,8 @@ class Together(Generic[A, B]):
         self._worker, self._answer, self._most = worker, answer, waiting
         self._waiting: list[tuple[A, asyncio.Future[B]]] = []
         self._work: asyncio.Task[None] | None = None
+        self._expected = 1
+        self._all_here: asyncio.Event | None = None
 
     async def ask(self, question: A) -> B:
         """The answer to one question."""
@@ -30,6 +35,8 @@ class Together(Generic[A, B]):
             raise RefusedError(503, "busy", got=f"{self._most} questions that wait", fix="try again in a moment")
         future: asyncio.Future[B] = asyncio.get_running_loop().create_future()
         self._waiting.append((question, future))
+        if self._all_here and len(self._waiting) >= self._expected:
+            self._all_here.set()
         if self._work is None:
             self._work = asyncio.create_task(self._run())
         return await future
@@ -37,7 +44,9 @@ class Together(Generic[A, B]):
     async def _run(self) -> None:
         try:
             while self._waiting:
+                await self._gather()
                 batch, self._waiting = self._waiting, []
+                self._expected = len(batch)
                 try:
                     answers = await self._worker.run(self._answer, [question for question, _ in batch])
                 except Exception as error:  # of one of them, and nobody knows whose
@@ -46,6 +55,14 @@ class Together(Generic[A, B]):
                     _tell(batch, answers)
         finally:
             self._work = None
+
+    async def _gather(self) -> None:
+        """Those who were answered together ask again together, if a moment is left to them. One alone never waits."""
+        if len(self._waiting) < self._expected:
+            self._all_here = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_here.wait(), MOMENT)
+            self._all_here = None
 
 
 def _tell(batch: Sequence[tuple[A, asyncio.Future[B]]], answers: Sequence[B | Exception]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from howsure.index.engines import Candidates
 from howsure.index.engines.beside import ShrunkRows, by_variance
 from howsure.index.engines.lists import FROM, Lists, read_lists, write_lists
-from howsure.index.engines.scan import nearest
+from howsure.index.engines.scan import nearest, squared_norms
 from howsure.index.engines.snapshot import Snapshot, SnapshotError, read_snapshot, write_snapshot
 from howsure.index.keys import key_width
 from howsure.index.layout import Layout
@@ -34,6 +34,7 @@ class Block:
         self.count = len(numbers)
         self.alive = np.ones(self.count, bool)
         self.numbers, self.keys, self.records = numbers, keys, records
+        self._norms: np.ndarray | None = None  # of the keys, once they are asked for
 
     @classmethod
     def empty(cls, width: int, record: np.dtype[Any]) -> Block:
@@ -57,7 +58,7 @@ class Block:
                 setattr(self, name, new)
         rows = slice(self.count, end)
         self.numbers[rows], self.keys[rows], self.records[rows], self.alive[rows] = numbers, keys, records, True
-        self.count = end
+        self.count, self._norms = end, None
 
     def positions(self, numbers: np.ndarray) -> np.ndarray:
         """Where these numbers are; -1 for those that are not here."""
@@ -73,6 +74,14 @@ class Block:
         places = places[places >= 0]
         self.alive[places] = False
         self.keys[places, -1] = FAR
+        if self._norms is not None:
+            self._norms[places] = squared_norms(self.keys[places])
+
+    def norms(self) -> np.ndarray:
+        """The squared norms of the keys."""
+        if self._norms is None:
+            self._norms = squared_norms(self.keys[: self.count])
+        return self._norms
 
     def live(self) -> Iterator[np.ndarray]:
         """Positions of the rows that are not removed, in chunks."""
@@ -84,7 +93,7 @@ class Block:
         if count >= self.count:
             numbers = self.numbers[: self.count][self.alive[: self.count]]
             return Candidates(np.broadcast_to(numbers, (len(keys), len(numbers))), np.full(len(keys), np.inf))
-        squared, places = nearest(keys, self.keys[: self.count], count)
+        squared, places = nearest(keys, self.keys[: self.count], count, norms=self.norms)
         numbers = np.where((places >= 0) & self.alive[places], self.numbers[places], -1)
         return Candidates(numbers, squared[:, -1].astype(np.float64))
 

@@ -1,6 +1,6 @@
 """Inverted lists over the shrunk means of a snapshot: a search that reads a few of them, and may miss some.
 
-    gallery/snapshot-lists.json                manifest: file, checksum, of which snapshot, probes, recall
+    gallery/snapshot-lists.json                manifest: file, checksum, of which snapshot, probes, count, recall
     gallery/snapshot-0000000000000042.faiss    the lists, one byte a dimension, as faiss writes them
 
 They are never the truth: without them, or if they are damaged, searches read all rows.
@@ -21,6 +21,7 @@ from howsure.index.engines.snapshot import SnapshotError, publish, read_manifest
 
 MANIFEST = "snapshot-lists.json"
 FROM = 10_000  # rows; fewer are read sooner than lists are
+COUNT = 200  # rows found for a query, where no more are needed
 # Lists for each root of the number of rows, rows for each list to learn from, and rounds to learn in.
 SHARE, LEARN, ROUNDS = 2, 64, 10
 ROWS = 1 << 16
@@ -38,6 +39,7 @@ class Lists:
     probes: int  # lists read for a query
     recall: float  # of the ten most likely, at that many, when they were made
     scan_recall: float  # of the same where candidates come from a scan of all rows
+    count: int = COUNT  # rows found for a query
 
     def nearest(self, keys: np.ndarray, count: int, removed: np.ndarray | None) -> np.ndarray:
         """(Q, count) rows about nearest to each key, none of them removed; -1 where there are no more."""
@@ -76,7 +78,7 @@ def write_lists(directory: Path, lists: Lists, *, sequence: int, of: int) -> Non
     with (directory / f"{name}.new").open("wb") as file:
         file.write(data)
         publish(file, directory / name)
-    numbers = {"probes": lists.probes, "recall": lists.recall, "scan_recall": lists.scan_recall}
+    numbers = {name: getattr(lists, name) for name in ("probes", "recall", "scan_recall", "count")}
     write_manifest(directory / MANIFEST, {"file": name, "checksum": zlib.crc32(data), "of": of, **numbers})
     for old in directory.glob("snapshot-*.faiss*"):
         if old.name != name:
@@ -96,4 +98,6 @@ def read_lists(directory: Path, of: int) -> Lists:
         raise SnapshotError("their file is missing") from error
     if zlib.crc32(data.data) != manifest["checksum"]:
         raise SnapshotError("checksum mismatch")
-    return Lists(faiss.deserialize_index(data), manifest["probes"], manifest["recall"], manifest["scan_recall"])
+    numbers = {name: manifest[name] for name in ("probes", "recall", "scan_recall")}
+    # Older manifests do not say the count.
+    return Lists(faiss.deserialize_index(data), **numbers, count=manifest.get("count", COUNT))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import faiss
@@ -12,13 +12,33 @@ import numpy as np
 # From this many queries on, one matrix product beats reading the rows once per query (measured at 200,000 x 129, where
 # a product costs 28 ms at least, and a direct scan 6 ms per query).
 BATCH = 6
+NORMS = 1 << 14  # rows at a time
 
 _switch = threading.Lock()
 
 
-def nearest(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances (Q, count), ascending, and positions (Q, count) of the nearest rows; both inputs float32."""
-    return _scan(queries, rows, count, faiss.METRIC_L2)
+def nearest(
+    queries: np.ndarray, rows: np.ndarray, count: int, *, norms: Callable[[], np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances (Q, count), ascending, and positions (Q, count) of the nearest rows; both inputs float32.
+
+    `norms` gives the `squared_norms` of the rows to those who scan them often: a third of the time of a small batch.
+    """
+    if norms is None or len(queries) < BATCH:
+        return _scan(queries, rows, count, faiss.METRIC_L2)
+    queries, rows, squares = (np.ascontiguousarray(part) for part in (queries, rows, norms()))
+    squared, positions = np.empty((len(queries), count), np.float32), np.empty((len(queries), count), np.int64)
+    sizes = rows.shape[1], len(queries), len(rows), count
+    out = faiss.swig_ptr(squared), faiss.swig_ptr(positions)
+    with products():
+        faiss.knn_L2sqr(faiss.swig_ptr(queries), faiss.swig_ptr(rows), *sizes, *out, faiss.swig_ptr(squares))
+    return squared, positions
+
+
+def squared_norms(rows: np.ndarray) -> np.ndarray:
+    """(N,) float32."""
+    parts = (rows[start : start + NORMS] for start in range(0, len(rows), NORMS))
+    return np.concatenate([np.empty(0, np.float32), *(np.einsum("nd,nd->n", part, part) for part in parts)])
 
 
 def largest_products(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,11 +8,13 @@ from typing import Annotated
 import numpy as np
 from fastapi import APIRouter, File, Form, Query, Response, UploadFile
 
+from howsure.errors import ModelError
 from howsure.web.pictures import picture_of
 from howsure.web.problems import RefusedError
 from howsure.web.schemas import Added, Item, ItemPage, ItemQuery, Removed, Undo
 from howsure.web.service import Served, Service
-from howsure.web.state import State, View
+from howsure.web.state import State
+from howsure.web.view import View
 
 router = APIRouter(tags=["items"])
 
@@ -20,7 +22,9 @@ router = APIRouter(tags=["items"])
 @router.get("/items")
 async def list_items(served: Served, asked: Annotated[ItemQuery, Query()]) -> ItemPage:
     """Some items, sorted and filtered; `total` is how many there are."""
-    return await served.lookups.run(_page, served.state, asked)
+    # Neighbours may have to be looked at first.
+    worker = served.comparisons if _by_probability(asked) else served.lookups
+    return await worker.run(_page, served.state, asked)
 
 
 @router.post("/items", status_code=201)
@@ -67,7 +71,10 @@ async def thumbnail(served: Served, name: str) -> Response:
 
 def _page(state: State, asked: ItemQuery) -> ItemPage:
     view = state.view()
-    rows = np.flatnonzero(_wanted(view, asked))
+    kept = _wanted(view, asked)
+    if _by_probability(asked):
+        kept &= _confirmed(state, view, asked)
+    rows = np.flatnonzero(kept)
     rows = rows[_order(view, rows, asked)]
     rows = rows[::-1] if asked.descending else rows
     shown = rows[asked.offset : asked.offset + asked.limit].tolist()
@@ -86,6 +93,22 @@ def _wanted(view: View, asked: ItemQuery) -> np.ndarray:
     if asked.most is not None:
         kept &= rank <= asked.most
     return kept
+
+
+def _by_probability(asked: ItemQuery) -> bool:
+    return asked.probability_from is not None or asked.probability_to is not None
+
+
+def _confirmed(state: State, view: View, asked: ItemQuery) -> np.ndarray:
+    link = state.link(view)
+    if link is None:
+        raise ModelError("this model cannot tell probabilities yet", fix="run howsure calibrate")
+    if len(view.ids) < 2:
+        return np.zeros(len(view.ids), bool)
+    probability = state.comparisons.neighbours(view).label_probability(link)
+    least = 0.0 if asked.probability_from is None else asked.probability_from
+    most = 1.0 if asked.probability_to is None else asked.probability_to
+    return (probability >= least) & (probability <= most)  # NaN is in no range: nothing to confirm without a label
 
 
 def _order(view: View, rows: np.ndarray, asked: ItemQuery) -> np.ndarray:

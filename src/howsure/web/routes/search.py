@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
+import numpy as np
 import torch
-from fastapi import APIRouter, File, Form, UploadFile
+from fastapi import APIRouter, File, Form, Response, UploadFile
 
 from howsure.compare import rms_distance
 from howsure.decide import Finding, verify_pair
@@ -16,17 +17,21 @@ from howsure.embeddings import Embedding, cat
 from howsure.errors import HowsureError, InputError, ModelError
 from howsure.match import match_probability
 from howsure.web.pictures import Picture, data_url, degraded
+from howsure.web.replies import as_json
 from howsure.web.schemas import Bell, Match, Precomputed, Result, SearchReply, Split, VerifyReply
 from howsure.web.service import Served, Service
 from howsure.web.state import State
+from howsure.web.view import View
 from howsure.web.words import about_pair, about_query
 
 router = APIRouter(tags=["search"])
 
+MOST = 256  # queries of one question
+
 Severity = Annotated[int, Form(ge=0, le=5, description="0 is as it is, 5 is severe.")]
 
 
-@router.post("/search")
+@router.post("/search", response_model=SearchReply)
 async def search(
     served: Served,
     pictures: Annotated[list[UploadFile], File(description="One or more pictures.")],
@@ -34,7 +39,7 @@ async def search(
     blur: Severity = 0,
     occlusion: Severity = 0,
     noise: Severity = 0,
-) -> SearchReply:
+) -> Response:
     """What in the gallery is this, if anything? Pictures can be made worse on purpose, to see certainty fall."""
     uploads = await served.read(pictures)
     severities = {"blur": blur, "occlusion": occlusion, "noise": noise}
@@ -43,8 +48,8 @@ async def search(
     return _counted(served, reply)
 
 
-@router.post("/search/precomputed")
-async def search_precomputed(served: Served, asked: Precomputed) -> SearchReply:
+@router.post("/search/precomputed", response_model=SearchReply)
+async def search_precomputed(served: Served, asked: Precomputed) -> Response:
     """The same for queries that need no network: items of the gallery, or beliefs that you bring."""
     return _counted(served, await served.questions.ask(asked))
 
@@ -71,45 +76,83 @@ def _search_pictures(
     findings = state.ask(belief, k)
     shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
     spoilt = any(severities.values())  # says nothing about the queries that come in
-    return _reply(state, belief, findings, shown, drifted=None if spoilt else state.watch(findings))
+    return _reply(state.view(), belief, findings, shown, drifted=None if spoilt else state.watch(findings))
 
 
 def answer_all(state: State, asked: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:
     """Precomputed questions, searched together; each gets what it would get alone."""
     replies: dict[int, SearchReply | HowsureError] = {}
-    kinds: dict[torch.dtype, list[tuple[int, Embedding]]] = {}
+    kinds: dict[tuple[str, ...] | None, list[int]] = {}
     for place, one in enumerate(asked):
-        try:
-            belief = _precomputed(state, one)
-            kinds.setdefault(belief.dtype, []).append((place, belief))
-        except HowsureError as error:
-            replies[place] = error
-    for members in kinds.values():
-        findings = iter(state.ask(cat([belief for _, belief in members]), max(asked[place].k for place, _ in members)))
-        for place, belief in members:
-            names = asked[place].ids or [f"query {row + 1}" for row in range(len(belief))]
-            mine = [replace(one, matches=one.matches[: asked[place].k]) for one in islice(findings, len(belief))]
-            replies[place] = _reply(state, belief, mine, [(name, None, None) for name in names], drifted=None)
+        kinds.setdefault(None if one.fields is None else tuple(one.fields), []).append(place)
+    for places in kinds.values():
+        beliefs = dict(zip(places, _beliefs(state, [asked[place] for place in places]), strict=True))
+        good = {place: belief for place, belief in beliefs.items() if not isinstance(belief, HowsureError)}
+        replies |= {place: wrong for place, wrong in beliefs.items() if isinstance(wrong, HowsureError)}
+        if good:
+            replies |= _answers(state, asked, good)
     return [replies[place] for place in range(len(asked))]
 
 
-def _precomputed(state: State, asked: Precomputed) -> Embedding:
+def _answers(
+    state: State, asked: Sequence[Precomputed], good: dict[int, Embedding]
+) -> dict[int, SearchReply | HowsureError]:
+    try:
+        findings = iter(state.ask(cat([*good.values()]), max(asked[place].k for place in good)))
+    except HowsureError as error:
+        if len(good) == 1:
+            return dict.fromkeys(good, error)
+        # It is about one of them; the others are answered without it.
+        alone = [_answers(state, asked, {place: belief}) for place, belief in good.items()]
+        return {place: reply for replies in alone for place, reply in replies.items()}
+    view = state.view()
+    replies: dict[int, SearchReply | HowsureError] = {}
+    for place, belief in good.items():
+        names = asked[place].ids or [f"query {row + 1}" for row in range(len(belief))]
+        mine = [replace(one, matches=one.matches[: asked[place].k]) for one in islice(findings, len(belief))]
+        replies[place] = _reply(view, belief, mine, [(name, None, None) for name in names], drifted=None)
+    return replies
+
+
+def _beliefs(state: State, asked: Sequence[Precomputed]) -> list[Embedding | HowsureError]:
+    """The beliefs of each question, or what is wrong with it: made all at once, and one by one where that fails."""
+    try:
+        counts = [_count(one) for one in asked]
+        if asked[0].ids is not None:
+            belief = state.known([name for one in asked for name in one.ids or ()])
+        else:
+            names = asked[0].fields or {}
+            belief = state.given({name: [row for one in asked for row in (one.fields or {})[name]] for name in names})
+    except HowsureError as error:
+        return [error] if len(asked) == 1 else [belief for one in asked for belief in _beliefs(state, [one])]
+    ends = np.cumsum(counts).tolist()
+    return [belief[end - count : end] for count, end in zip(counts, ends, strict=True)]
+
+
+def _count(asked: Precomputed) -> int:
+    """How many queries a question brings."""
     if (asked.ids is None) == (asked.fields is None):
         raise InputError("query", expected="ids or fields", got="both" if asked.ids is not None else "neither")
-    if asked.ids is not None and not asked.ids:
-        raise InputError("ids", expected="at least one", got="none")
-    return state.known(asked.ids) if asked.ids is not None else state.given(asked.fields or {})
+    counts = {len(asked.ids)} if asked.ids is not None else {len(rows) for rows in (asked.fields or {}).values()}
+    if len(counts) > 1:
+        raise InputError(
+            "fields", expected="rows of one length, as many in each field", got=" and ".join(map(str, sorted(counts)))
+        )
+    count, what = max(counts, default=0), "fields" if asked.ids is None else "ids"
+    if not 0 < count <= MOST:
+        raise InputError(what, expected=f"at least one, at most {MOST}", got=str(count) if count else "none")
+    return count
 
 
 def _reply(
-    state: State,
+    view: View,
     belief: Embedding,
     findings: Sequence[Finding],
     shown: Sequence[tuple[str, str | None, str | None]],
     *,
     drifted: bool | None,
 ) -> SearchReply:
-    view, splits = state.view(), _splits(belief)
+    splits = _splits(belief)
     results = [
         Result(
             name=name,
@@ -164,6 +207,6 @@ def _bells(belief: Embedding) -> list[Bell]:
     return [Bell(at=0.0, spread=spread[0]), Bell(at=gap, spread=spread[1])]
 
 
-def _counted(served: Service, reply: SearchReply) -> SearchReply:
+def _counted(served: Service, reply: SearchReply) -> Response:
     served.counters.answers.update(result.answer.kind for result in reply.results)
-    return reply
+    return as_json(reply)

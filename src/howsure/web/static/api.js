@@ -15,9 +15,15 @@
 /** @typedef {{event: string, ece: number, brier: number, cases: number, reliability: Bin[]}} Honesty */
 /** @typedef {{threshold: number, coverage: number, risk: number}} RiskPoint */
 /** @typedef {{max_error: number, confidence: number, error_bound: number, coverage: number, match_coverage: number, unknown_coverage: number, n: number, unknown_rate: number, gallery: number, identities: number, made: string}} Certificate */
+/** @typedef {{false_positive: number[], true_positive: number[], auroc: number}} Roc */
 /** @typedef {{watches: string[], seen: number, evidence: number, drifted: boolean}} Drift */
-/** @typedef {{calibrated: boolean, threshold: number | null, certificate: Certificate | null, honesty: Record<string, Honesty>, risk_coverage: RiskPoint[], drift: Drift | null}} Quality */
-/** @typedef {{ids: string[], x: number[], y: number[], xx: number[], xy: number[], yy: number[], label: number[], labels: string[], uncertainty: number[], explained: number}} Plane */
+/** @typedef {{calibrated: boolean, threshold: number | null, certificate: Certificate | null, honesty: Record<string, Honesty>, risk_coverage: RiskPoint[], drift: Drift | null, unknown_roc: Roc | null, unknown_roc_why: string | null}} Quality */
+/** @typedef {{ids: string[], x: number[], y: number[], xx: number[], xy: number[], yy: number[], label: number[], labels: string[], uncertainty: number[], error: number[] | null, error_why: string | null, explained: number}} Plane */
+/** @typedef {{a: string, b: string, probability: number | null}} Twins */
+/** @typedef {{id: string, label: string, suggested: string, probability: number}} LabelError */
+/** @typedef {{duplicates: Twins[], label_errors: LabelError[]}} Suspects */
+/** @typedef {{ids: string[], why: string[]}} Best */
+/** @typedef {{done: number, total: number, id?: string, problem?: string}} Step */
 /** @typedef {{blur: number, occlusion: number, noise: number}} Harm */
 
 /** What the server refused, in its words. */
@@ -116,16 +122,33 @@ export function verify(a, b, signal) {
 export const items = (query, signal) => ask("GET", `items?${new URLSearchParams(query)}`, { signal });
 
 /**
+ * Add pictures, and hear of each as soon as it is on disk, or why it is not.
  * @param {Blob[]} pictures
  * @param {string} label
- * @returns {Promise<{items: Item[]}>}
+ * @param {(step: Step) => void} told
  */
-export function add(pictures, label) {
+export async function addAll(pictures, label, told) {
   const form = new FormData();
   for (const picture of pictures) form.append("pictures", picture, nameOf(picture));
   if (label) form.append("label", label);
-  return ask("POST", "items", { body: form });
+  const response = await send("POST", "items/bulk", { body: form });
+  await eachLine(response, (line) => told(JSON.parse(line)));
 }
+
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<Suspects>}
+ */
+export const suspects = (signal) => ask("GET", "suspects?limit=40", { signal });
+
+/**
+ * @param {string} label
+ * @param {number} count
+ * @param {AbortSignal} signal
+ * @returns {Promise<Best>}
+ */
+export const best = (label, count, signal) =>
+  ask("GET", `identities/${encodeURIComponent(label)}/best?count=${count}`, { signal });
 
 /**
  * @param {string} id
@@ -152,4 +175,20 @@ export const thumbnail = (id) => `/api/v1/thumbnails/${encodeURIComponent(id)}`;
 /** @param {Blob} picture */
 function nameOf(picture) {
   return picture instanceof File ? picture.name : "pasted picture";
+}
+
+/**
+ * Lines as they come in, not when all of them have.
+ * @param {Response} response
+ * @param {(line: string) => void} told
+ */
+async function eachLine(response, told) {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
+    const lines = (rest + part.value).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) if (line) told(line);
+  }
+  if (rest) told(rest);
 }

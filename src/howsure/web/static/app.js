@@ -38,6 +38,7 @@ function show() {
   if (!entry) return;
   leave();
   const main = byId("main");
+  const held = focusIn(main);
   main.replaceChildren();
   document.title = `${entry.title} · howsure`;
   for (const link of byId("views").querySelectorAll("a")) {
@@ -49,8 +50,19 @@ function show() {
     main.focus();
     window.scrollTo(0, 0);
     announce(entry.title);
-  }
+  } else if (held) (/** @type {HTMLElement | null} */ (main.querySelector(held)) ?? main).focus();
   shown = name;
+}
+
+/**
+ * How to find what has the focus once the view is filled anew; null if that is elsewhere.
+ * @param {HTMLElement} place
+ */
+function focusIn(place) {
+  const element = document.activeElement;
+  if (!element || element === place || !place.contains(element)) return null;
+  if (element.id) return `#${element.id}`;
+  return element.getAttribute("name") ? `[name="${element.getAttribute("name")}"]` : "main";
 }
 
 async function tellAbout() {

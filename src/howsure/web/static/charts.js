@@ -112,13 +112,15 @@ export function bellCurves(bells) {
 }
 
 /**
- * A square or wide plot of points joined by a line, both axes from 0.
- * @param {{points: [number, number][], marks?: [number, number][], diagonal?: boolean, names: [string, string], most: [number, number], label: string}} plot
+ * A plot of points joined by a line, both axes from 0. A dot is as large as its weight; without dots it is a curve.
+ * @param {{points: [number, number][], marks?: [number, number][], diagonal?: boolean, dots?: boolean, weights?: number[], names: [string, string], most: [number, number], label: string}} plot
  */
-export function linePlot({ points, marks = [], diagonal = false, names, most, label }) {
+export function linePlot({ points, marks = [], diagonal = false, dots = true, weights = [], names, most, label }) {
   const [width, height, left, right, top, foot] = [440, 320, 52, 24, 30, 44];
   const x = (/** @type {number} */ value) => left + ((width - left - right) * value) / most[0];
   const y = (/** @type {number} */ value) => height - foot - ((height - foot - top) * value) / most[1];
+  const heaviest = Math.max(...weights);
+  const size = (/** @type {number | undefined} */ weight) => (weight === undefined ? 3 : 2 + 5 * Math.sqrt(weight / heaviest));
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   const text = (/** @type {number} */ value) => `${Number((100 * value).toPrecision(2))}\u00a0%`;
   return s(
@@ -133,7 +135,7 @@ export function linePlot({ points, marks = [], diagonal = false, names, most, la
     s("text", { x: 4, y: 14, class: "name" }, names[1]),
     diagonal && s("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(most[0]), y2: y(most[1]) }),
     s("polyline", { class: "line", points: points.map(([a, b]) => `${x(a)},${y(b)}`).join(" ") }),
-    ...points.map(([a, b]) => s("circle", { class: "dot", cx: x(a), cy: y(b), r: 3 })),
+    ...(dots ? points : []).map(([a, b], i) => s("circle", { class: "dot", cx: x(a), cy: y(b), r: size(weights[i]) })),
     ...marks.map(([a, b]) => s("circle", { class: "mark", cx: x(a), cy: y(b), r: 7 })),
   );
 }

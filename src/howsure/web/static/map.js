@@ -1,10 +1,13 @@
 // Where everything lies, and how firmly: a plane of beliefs on a canvas, and a table that says the same.
 
 import * as api from "./api.js";
-import { digits, h, percent, picture } from "./dom.js";
-import { Plot } from "./plot.js";
+import { digits, h, percent, picture, s } from "./dom.js";
+import { ERRORS, LABELS, Plot, RAMP } from "./plot.js";
 
 const SHOWN = 40; // items of a selection that are listed
+
+/** @type {import("./plot.js").Colouring[]} */
+const COLOURINGS = ["label", "uncertainty", "error"];
 
 /** @type {import("./app.js").View} */
 export function mapView(place) {
@@ -44,32 +47,79 @@ function draw(whole, plane) {
     "aria-label": `A map of ${plane.ids.length} items. Arrow keys move it, plus and minus zoom, 0 shows all. The tables below say the same.`,
   });
   const hint = h("div", { class: "hint", hidden: true });
-  const colour = h(
-    "select",
-    { name: "colour" },
-    h("option", { value: "label" }, "label"),
-    h("option", { value: "uncertainty" }, "uncertainty"),
-  );
+  const colour = h("select", { name: "colour" }, ...COLOURINGS.map((by) => h("option", { value: by }, by)));
+  const key = h("ul", { class: "key" });
   const chosen = h("div", {});
   const plot = new Plot(canvas, plane, {
     hover: (item, x, y) => tell(hint, plane, item, x, y),
     select: (items) => chosen.replaceChildren(...selection(plane, items)),
   });
-  colour.addEventListener("change", () => plot.colourBy(colour.value === "uncertainty" ? "uncertainty" : "label"));
+  const explain = (/** @type {import("./plot.js").Colouring} */ by) =>
+    key.replaceChildren(...keys(plane, by).map(([shade, name]) => h("li", {}, swatch(shade), name)));
+  colour.addEventListener("change", async () => {
+    const by = COLOURINGS.find((one) => one === colour.value) ?? "label";
+    // Of a large gallery, errors are known only after a while.
+    if (by === "error" && !plane.error) Object.assign(plane, await errorsOf(plane));
+    plot.colourBy(by);
+    explain(by);
+  });
   whole.append(
-    h("div", { class: "filters" }, h("label", {}, "Colour by", colour)),
+    h("div", { class: "filters" }, h("label", {}, "Colour by", colour), key),
     h("div", { class: "plane" }, canvas, hint),
     h(
       "p",
       { class: "soft" },
-      "Ellipses reach one standard deviation. Drag to move, scroll to zoom, shift and drag to select. ",
+      plane.xx.some((spread) => spread > 0)
+        ? "Ellipses reach one standard deviation. "
+        : "This model gives every picture a point, without a spread. ",
+      "Drag to move, scroll to zoom, shift and drag to select. ",
       `The plane holds ${percent(plane.explained)} of the spread.`,
     ),
     chosen,
     summary(plane),
   );
+  explain("label");
   plot.fit();
   return plot;
+}
+
+/**
+ * What is known by now about errors; nothing if the gallery has changed meanwhile.
+ * @param {api.Plane} plane
+ * @returns {Promise<Partial<api.Plane>>}
+ */
+async function errorsOf(plane) {
+  try {
+    const { ids, error, error_why } = await api.plane();
+    return ids.length === plane.ids.length ? { error, error_why } : { error_why: "the gallery has changed: load the page again" };
+  } catch (problem) {
+    return { error_why: problem instanceof Error ? problem.message : String(problem) };
+  }
+}
+
+/**
+ * What the colours stand for.
+ * @param {api.Plane} plane
+ * @param {import("./plot.js").Colouring} by
+ * @returns {[string, string][]}
+ */
+function keys(plane, by) {
+  if (by === "uncertainty") return RAMP.map((shade, i) => [shade, i === 0 ? "certain" : i === RAMP.length - 1 ? "uncertain" : ""]);
+  if (by === "error") {
+    if (!plane.error) return [[ERRORS[0] ?? "", `not known: ${plane.error_why}`]];
+    const wrong = plane.error.reduce((sum, one) => sum + one, 0);
+    return [
+      [ERRORS[0] ?? "", "nearest other picture has the same label"],
+      [ERRORS[1] ?? "", `has another: ${wrong.toLocaleString("en")} of ${plane.ids.length.toLocaleString("en")}`],
+    ];
+  }
+  const names = plane.labels.slice(0, LABELS.length).map((name, i) => /** @type {[string, string]} */ ([LABELS[i] ?? "", name]));
+  return plane.labels.length > LABELS.length ? [...names, ["none", "and others, in the same colours"]] : names;
+}
+
+/** @param {string} shade */
+function swatch(shade) {
+  return s("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, s("circle", { cx: 6, cy: 6, r: 6, fill: shade }));
 }
 
 /**
@@ -139,7 +189,14 @@ function summary(plane) {
   });
   const rows = [...groups].map(([code, items]) => {
     const mean = (/** @type {number[]} */ values) => items.reduce((sum, item) => sum + (values[item] ?? 0), 0) / items.length;
-    return { name: plane.labels[code] ?? "no label", count: items.length, x: mean(plane.x), y: mean(plane.y), doubt: mean(plane.uncertainty) };
+    return {
+      name: plane.labels[code] ?? "no label",
+      count: items.length,
+      x: mean(plane.x),
+      y: mean(plane.y),
+      doubt: mean(plane.uncertainty),
+      wrong: plane.error && mean(plane.error),
+    };
   });
   rows.sort((a, b) => b.doubt - a.doubt);
   const nearest = (/** @type {{name: string, x: number, y: number}} */ row) => {
@@ -147,6 +204,7 @@ function summary(plane) {
     const gap = (/** @type {{x: number, y: number}} */ other) => Math.hypot(other.x - row.x, other.y - row.y);
     return others.sort((a, b) => gap(a) - gap(b))[0]?.name ?? "none";
   };
+  const titles = ["label", "items", "mean uncertainty", "nearest label", ...(plane.error ? ["nearest picture differs"] : [])];
   return h(
     "details",
     { class: "panel" },
@@ -157,12 +215,20 @@ function summary(plane) {
       h(
         "table",
         {},
-        h("thead", {}, h("tr", {}, ...["label", "items", "mean uncertainty", "nearest label"].map((name) => h("th", { scope: "col" }, name)))),
+        h("thead", {}, h("tr", {}, ...titles.map((name) => h("th", { scope: "col" }, name)))),
         h(
           "tbody",
           {},
           ...rows.slice(0, 200).map((row) =>
-            h("tr", {}, h("th", { scope: "row" }, row.name), h("td", {}, row.count), h("td", {}, digits(row.doubt)), h("td", {}, nearest(row))),
+            h(
+              "tr",
+              {},
+              h("th", { scope: "row" }, row.name),
+              h("td", {}, row.count),
+              h("td", {}, digits(row.doubt)),
+              h("td", {}, nearest(row)),
+              row.wrong !== null && h("td", {}, percent(row.wrong)),
+            ),
           ),
         ),
       ),

@@ -3,9 +3,13 @@
 /** @typedef {import("./api.js").Plane} Plane */
 /** @typedef {{hover: (item: number | null, x: number, y: number) => void, select: (items: number[]) => void}} Told */
 
+/** @typedef {"label" | "uncertainty" | "error"} Colouring */
+
 // Neither pale nor dark: they must hold on white and on black.
-const LABELS = ["#4a90d9", "#e07b39", "#3fa45b", "#c95fb0", "#b8942b", "#2fa5a5", "#d9534f", "#8f7be0", "#7d8c3c", "#a0705a"];
-const RAMP = ["#4a90d9", "#6a86dd", "#8f7be0", "#b16dbd", "#d25f9a", "#dd6982", "#e8733a"];
+export const LABELS = ["#4a90d9", "#e07b39", "#3fa45b", "#c95fb0", "#b8942b", "#2fa5a5", "#d9534f", "#8f7be0", "#7d8c3c", "#a0705a"];
+export const RAMP = ["#4a90d9", "#6a86dd", "#8f7be0", "#b16dbd", "#d25f9a", "#dd6982", "#e8733a"];
+export const ERRORS = ["#7d8590", "#e0452f"]; // the nearest other picture agrees; it does not
+const COLOURS = { label: LABELS, uncertainty: RAMP, error: ERRORS };
 const REST = 120; // milliseconds without a move
 const NEAR = 12; // pixels
 const BUDGET = 12; // milliseconds of a frame for drawing
@@ -23,7 +27,7 @@ export class Plot {
     this.told = told;
     this.count = plane.ids.length;
     this.axes = ellipses(plane);
-    /** @type {"label" | "uncertainty"} */
+    /** @type {Colouring} */
     this.by = "label";
     this.view = { scale: 1, x: 0, y: 0 };
     this.drawn = { scale: 1, x: 0, y: 0 };
@@ -46,7 +50,7 @@ export class Plot {
     cancelAnimationFrame(this.step);
   }
 
-  /** @param {"label" | "uncertainty"} by */
+  /** @param {Colouring} by */
   colourBy(by) {
     this.by = by;
     this.groups = this.byColour();
@@ -55,15 +59,17 @@ export class Plot {
 
   /** Items by colour: one path a colour is what makes a canvas quick. */
   byColour() {
-    const { label, uncertainty } = this.plane;
-    const colours = this.by === "label" ? LABELS : RAMP;
+    const { label, uncertainty, error } = this.plane;
+    const colours = COLOURS[this.by];
     /** @type {{colour: string, items: number[]}[]} */
     const groups = colours.map((colour) => ({ colour, items: [] }));
     const order = [...uncertainty.keys()].sort((a, b) => (uncertainty[a] ?? 0) - (uncertainty[b] ?? 0));
-    order.forEach((item, rank) => {
-      const code = this.by === "label" ? Math.max(0, label[item] ?? 0) % colours.length : Math.floor((rank * colours.length) / this.count);
-      groups[code]?.items.push(item);
-    });
+    const code = {
+      label: (/** @type {number} */ item) => Math.max(0, label[item] ?? 0) % colours.length,
+      uncertainty: (/** @type {number} */ _, /** @type {number} */ rank) => Math.floor((rank * colours.length) / this.count),
+      error: (/** @type {number} */ item) => error?.[item] ?? 0,
+    }[this.by];
+    order.forEach((item, rank) => groups[code(item, rank)]?.items.push(item));
     return groups;
   }
 
@@ -124,11 +130,12 @@ export class Plot {
   /** @param {CanvasRenderingContext2D} pen */
   drawDots(pen) {
     const { scale, x, y } = this.drawn;
+    const half = this.count > 5000 ? 1 : 2; // few can be larger
     pen.globalAlpha = 1;
     for (const { colour, items } of this.groups) {
       pen.fillStyle = colour;
       for (const item of items) {
-        pen.fillRect(x + scale * (this.plane.x[item] ?? 0) - 1, y - scale * (this.plane.y[item] ?? 0) - 1, 2, 2);
+        pen.fillRect(x + scale * (this.plane.x[item] ?? 0) - half, y - scale * (this.plane.y[item] ?? 0) - half, 2 * half, 2 * half);
       }
     }
   }

@@ -33,7 +33,7 @@ function sections(quality) {
   return [
     promise(quality.certificate),
     drift(quality.drift),
-    h("div", { class: "figures" }, trade(quality), ...Object.values(quality.honesty).map(reliability)),
+    h("div", { class: "figures" }, trade(quality), unknowns(quality), ...Object.values(quality.honesty).map(reliability)),
   ];
 }
 
@@ -109,6 +109,29 @@ function trade(quality) {
   );
 }
 
+/** @param {Quality} quality */
+function unknowns({ unknown_roc: roc, unknown_roc_why: why }) {
+  const title = h("h2", { id: "unknowns" }, "Does it notice a stranger?");
+  if (!roc) {
+    return h("section", { class: "panel", "aria-labelledby": "unknowns" }, title, h("p", { class: "soft" }, `Nobody can tell: ${why}.`));
+  }
+  const words = `A stranger looks less known than an item does in ${percent(roc.auroc)} of the pairs (AUROC).`;
+  return h(
+    "section",
+    { class: "panel", "aria-labelledby": "unknowns" },
+    title,
+    linePlot({
+      points: roc.false_positive.map((share, i) => [share, roc.true_positive[i] ?? 0]),
+      diagonal: true,
+      dots: false,
+      names: ["known, and called unknown", "unknown, and called so"],
+      most: [1, 1],
+      label: `ROC of unknown detection. ${words}`,
+    }),
+    h("p", { class: "soft" }, `${words} Each item was asked about twice: with the others of its label in the gallery, and without.`),
+  );
+}
+
 /** @param {import("./api.js").Honesty} said */
 function reliability(said) {
   return h(
@@ -117,12 +140,13 @@ function reliability(said) {
     h("h2", {}, `Does “${said.event}” mean what it says?`),
     linePlot({
       points: said.reliability.map((bin) => [bin.probability, bin.happened]),
+      weights: said.reliability.map((bin) => bin.cases),
       diagonal: true,
       names: ["probability told", "how often it happened"],
       most: [1, 1],
       label: `Reliability on ${said.cases} cases; expected calibration error ${percent(said.ece)}`,
     }),
-    h("p", { class: "soft" }, `${said.cases.toLocaleString("en")} cases, expected calibration error ${percent(said.ece)}, Brier score ${digits(said.brier)}.`),
+    h("p", { class: "soft" }, `${said.cases.toLocaleString("en")} cases, the larger a dot the more of them; expected calibration error ${percent(said.ece)}, Brier score ${digits(said.brier)}.`),
     h(
       "details",
       {},

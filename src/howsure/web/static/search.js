@@ -2,13 +2,15 @@
 
 import * as api from "./api.js";
 import { bar, uncertaintyStrip } from "./charts.js";
+import { cropped } from "./crop.js";
 import { announce, h, patient, percent, picture } from "./dom.js";
 import { picturePlace } from "./pictures.js";
 
 /** @typedef {import("./api.js").Result} Result */
-/** @typedef {import("./api.js").Harm} Harm */
+/** @typedef {import("./api.js").Harm & {crop: number}} Harm */
 
 const HARMS = /** @type {const} */ ([
+  ["crop", "Crop"],
   ["blur", "Blur"],
   ["occlusion", "Occlusion"],
   ["noise", "Noise"],
@@ -18,7 +20,7 @@ const SIGNS = { match: "✓", unknown: "✕", not_sure: "?" };
 /** What was asked last stays when another view is looked at. */
 const last = {
   /** @type {Blob[]} */ pictures: [],
-  /** @type {Harm} */ harm: { blur: 0, occlusion: 0, noise: 0 },
+  /** @type {Harm} */ harm: { crop: 0, blur: 0, occlusion: 0, noise: 0 },
   /** @type {Result[]} */ before: [], // as the pictures are, before harm
   drifted: false,
 };
@@ -45,7 +47,7 @@ export function searchView(place) {
         last.drifted = first.drifted === true;
       }
       const harmed = Object.values(last.harm).some((severity) => severity > 0);
-      const results = harmed ? (await api.search(last.pictures, last.harm, mine.signal)).results : last.before;
+      const results = harmed ? (await searchHarmed(mine.signal)).results : last.before;
       problem.textContent = "";
       drift.textContent = last.drifted
         ? "Lately, pictures are not like those the model was calibrated on: its promise does not cover them."
@@ -87,6 +89,13 @@ export function searchView(place) {
 }
 
 const NOTHING = { blur: 0, occlusion: 0, noise: 0 };
+
+/** @param {AbortSignal} signal */
+async function searchHarmed(signal) {
+  const { crop, ...rest } = last.harm;
+  const pictures = await Promise.all(last.pictures.map((picture) => cropped(picture, crop)));
+  return api.search(pictures, rest, signal);
+}
 
 /** @param {() => void} changed */
 function harmSliders(changed) {

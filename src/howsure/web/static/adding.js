@@ -1,0 +1,75 @@
+// Adding pictures, few or many, with a word about each as it reaches the disk.
+
+import * as api from "./api.js";
+import { announce, h } from "./dom.js";
+import { picturePlace } from "./pictures.js";
+
+/** @param {() => void} changed */
+export function addForm(changed) {
+  const label = h("input", { name: "new-label", maxlength: 256, placeholder: "what they show" });
+  const progress = h("progress", { "aria-label": "Pictures that were added" });
+  const told = h("p", {});
+  const refused = h("ul", { class: "problem" });
+  const state = h("div", { hidden: true }, progress, told, refused);
+
+  /** @param {Blob[]} pictures */
+  async function add(pictures) {
+    let [done, added] = [0, 0];
+    const tell = () => {
+      progress.value = done;
+      told.textContent = `${done} of ${pictures.length}, ${added} added`;
+    };
+    progress.max = pictures.length;
+    refused.replaceChildren();
+    state.hidden = false;
+    tell();
+    try {
+      for (const part of parts(pictures, await api.gallery())) {
+        await api.addAll(part, label.value.trim(), (step) => {
+          done += 1;
+          if (step.problem) refused.append(h("li", {}, step.problem));
+          else added += 1;
+          tell();
+        });
+      }
+      told.textContent = `Added ${added} of ${pictures.length}. They are on disk.`;
+    } catch (error) {
+      told.textContent = `Added ${added} of ${pictures.length}, then it stopped.`;
+      refused.append(h("li", {}, error instanceof Error ? error.message : String(error)));
+    }
+    announce(told.textContent);
+    if (!added) return;
+    window.dispatchEvent(new Event("gallery-changed"));
+    changed();
+  }
+
+  const chosen = picturePlace({
+    label: "Choose pictures",
+    hint: "or drop them here. Only their pixels are kept.",
+    take: (pictures) => void add(pictures),
+  });
+  return h("details", { class: "panel" }, h("summary", {}, "Add pictures"), h("label", {}, "Label", label), chosen.element, state);
+}
+
+/**
+ * As many pictures at a time as a request may hold.
+ * @param {Blob[]} pictures
+ * @param {api.Gallery} limits
+ */
+function parts(pictures, limits) {
+  /** @type {Blob[][]} */
+  const all = [];
+  let bytes = Infinity;
+  for (const picture of pictures) {
+    const size = picture.size + 1024; // its name and what stands around it
+    const current = all[all.length - 1];
+    if (current && current.length < limits.pictures && bytes + size <= limits.upload) {
+      current.push(picture);
+      bytes += size;
+    } else {
+      all.push([picture]);
+      bytes = size;
+    }
+  }
+  return all;
+}

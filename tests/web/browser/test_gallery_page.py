@@ -76,7 +76,7 @@ def test_many_are_added_with_progress_and_a_bad_one_stops_nothing(open_page, tmp
 
 def test_duplicates_and_wrong_labels_are_shown_as_the_server_finds_them(open_page, window):
     page = open_page("gallery?look=suspects")
-    expect(page.get_by_role("heading", name="Labels that the neighbours contradict")).to_be_visible()
+    expect(page.get_by_role("heading", name="Labels that the neighbours contradict", exact=True)).to_be_visible()
     found = page.request.get(f"{window}api/v1/suspects?limit=40").json()
     wrong, twins = page.locator(".suspects").first, page.locator(".suspects").last
     assert found["label_errors"]  # nobody has trained this network

@@ -4,7 +4,7 @@ import base64
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import FileChooser, expect
 
 DROP = """([content, name]) => {
     const bytes = Uint8Array.from(atob(content), (one) => one.charCodeAt(0));
@@ -64,12 +64,12 @@ def test_a_picture_can_be_dropped(open_page, pictures):
     page.dispatch_event(".drop", "drop", {"dataTransfer": carried})
     expect(page.get_by_role("article", name="dropped.png")).to_be_visible()
     page.dispatch_event("h1", "drop", {"dataTransfer": carried})  # beside the place: the page stays
-    expect(page.get_by_role("heading", name="What is this?")).to_be_visible()
+    expect(page.get_by_role("heading", name="What is this?", exact=True)).to_be_visible()
 
 
 def test_a_picture_can_be_pasted(open_page, pictures):
     page = open_page()
-    expect(page.get_by_role("heading", name="What is this?")).to_be_visible()
+    expect(page.get_by_role("heading", name="What is this?", exact=True)).to_be_visible()
     content = base64.b64encode(pictures["match"].read_bytes()).decode()
     carried = page.evaluate_handle(DROP, [content, "pasted.png"])
     page.evaluate("(data) => document.dispatchEvent(new ClipboardEvent('paste', {clipboardData: data}))", carried)
@@ -111,15 +111,22 @@ def test_a_verdict_is_kept(open_page, pictures, window):
     assert [pair["same"] for pair in pairs[-2:]] == [True, False]
 
 
+def _ignored(chooser: FileChooser) -> None:
+    """A listener that does nothing; that there is one makes the browser report its dialogues."""
+
+
 def test_the_keyboard_alone_is_enough(open_page, pictures):
     page = open_page()
+    page.on("filechooser", _ignored)  # early: nothing tells when the browser has begun to listen
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
     page.keyboard.press("Tab")
+    expect(page.locator("input[type=file]")).to_be_focused()
     with page.expect_file_chooser() as chooser:
-        page.keyboard.press("Enter")
+        page.keyboard.press("Space")
+    page.remove_listener("filechooser", _ignored)
     chooser.value.set_files(pictures["match"])
     expect(page.get_by_role("article")).to_be_visible()
     page.keyboard.press("Tab")
@@ -133,7 +140,7 @@ def test_the_keyboard_alone_is_enough(open_page, pictures):
     expect(page.get_by_role("button", name=re.compile("^Yes")).first).to_have_attribute("aria-pressed", "true")
     page.get_by_role("link", name="Gallery").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Gallery")).to_be_visible()
+    expect(page.get_by_role("heading", name="Gallery", exact=True)).to_be_visible()
     expect(page.get_by_role("main")).to_be_focused()
 
 
@@ -142,13 +149,13 @@ def test_the_answer_is_there_after_a_look_elsewhere_and_a_reload_starts_over(ope
     choose(page, pictures["match"])
     expect(page.get_by_role("article")).to_be_visible()
     page.get_by_role("link", name="Quality").click()
-    expect(page.get_by_role("heading", name="Quality")).to_be_visible()
+    expect(page.get_by_role("heading", name="Quality", exact=True)).to_be_visible()
     page.go_back()
     expect(page.get_by_role("article")).to_be_visible()
     page.go_forward()
     expect(page).to_have_title("Quality · howsure")
     page.reload()
-    expect(page.get_by_role("heading", name="Quality")).to_be_visible()
+    expect(page.get_by_role("heading", name="Quality", exact=True)).to_be_visible()
     page.go_back()
-    expect(page.get_by_role("heading", name="What is this?")).to_be_visible()
+    expect(page.get_by_role("heading", name="What is this?", exact=True)).to_be_visible()
     expect(page.get_by_role("article")).to_have_count(0)

@@ -133,7 +133,7 @@ def test_vmf_head_starts_at_an_expected_cosine_of_a_half_for_the_typical_picture
     typical = belief.concentration
     for kind, evidence in enumerate((head.location(FEATURES), FEATURES)):
         squared = evidence.detach().square().sum(-1)
-        typical = typical * squared.mean() / squared
+        typical = typical * (squared.mean() / squared) ** (1, 3)[kind]
         assert head.typical[kind].item() == pytest.approx(squared.mean().item())
     assert torch.allclose(VonMisesFisher(belief.direction, typical).confidence, torch.tensor(0.5), atol=1e-4)
     before = head.eval().typical.clone()
@@ -142,10 +142,12 @@ def test_vmf_head_starts_at_an_expected_cosine_of_a_half_for_the_typical_picture
     assert not VonMisesFisherHead(10, 4).eval().typical.any()
 
 
-def test_concentrations_do_not_shape_the_features() -> None:
+def test_strength_shapes_the_features_a_little_and_length_does_not() -> None:
     features = FEATURES.clone().requires_grad_()
     belief = VonMisesFisherHead(10, 4)(features)
-    assert torch.autograd.grad(belief.concentration.sum(), features, allow_unused=True)[0] is None
+    (gradient,) = torch.autograd.grad(belief.concentration.log().sum(), features)
+    of_strength = 2 * FEATURES / FEATURES.square().sum(-1, keepdim=True)
+    assert torch.allclose(gradient, 3 * of_strength * 0.04 / 4, atol=1e-6)
 
 
 def test_concentrations_stay_below_the_cap_and_come_down_again() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,6 +13,8 @@ from howsure.errors import InputError
 from howsure.numerics.vmf import inverse_mean_resultant
 
 HASTE = 10.0  # log k must travel some ten units, and Adam moves a parameter by the learning rate a step
+POWER = 3.0  # of strength, to begin with
+PULL = 0.04  # of the gradient of strength reaches the network, a dimension: the likelihood grows with D
 
 
 class VonMisesFisherHead(nn.Module):
@@ -18,8 +22,12 @@ class VonMisesFisherHead(nn.Module):
 
     Little evidence is a wide belief, and there are two kinds of it. A short z: the features do not agree on a place, as
     for an unseen class. Weak features, each with a weight w > 0 of its own: the picture is unlike all others. s² and
-    r² are running means of |z|² and |φ|² over training, k₀ = A⁻¹(0.5). The concentration listens to the network and
-    does not shape it: what it says about a picture costs no accuracy, and no picture is moved to be easy to judge.
+    r² are running means of |z|² and |φ|² over training, k₀ = A⁻¹(0.5). p is learned, but begins at POWER: pictures of
+    training cannot say how weak the features of a stranger are.
+
+    The length listens to the network and does not shape it. Strength shapes it a little: PULL/D of its gradient goes on
+    to the features, so that pictures of known kinds learn to be strong, and a stranger's features stay weak. A loss of
+    directions alone leaves that to chance. With all of the gradient the network would learn strength before classes.
     """
 
     typical: Tensor
@@ -31,7 +39,7 @@ class VonMisesFisherHead(nn.Module):
         self.location = nn.Linear(features, dim)
         # Start with one opinion about everything: an expected cosine of 0.5 where both kinds of evidence are typical.
         self.level = nn.Parameter(torch.zeros(()))  # a / HASTE
-        self.log_power = nn.Parameter(torch.zeros(()))  # log p
+        self.log_power = nn.Parameter(torch.tensor(math.log(POWER)))  # log p
         self.log_weight = nn.Parameter(torch.zeros(features))  # log w
         self.register_buffer("typical", torch.zeros(2))  # s² and r²; 0 until the first batch
         bounds = torch.tensor([0.5, 0.9999], dtype=torch.float64)
@@ -40,9 +48,9 @@ class VonMisesFisherHead(nn.Module):
     def forward(self, features: Tensor) -> VonMisesFisher:
         """(N, M) features to directions and concentrations."""
         z = self.location(features)
-        length, squares = z.detach().square().sum(-1), features.detach().square()
+        length, squares = z.detach().square().sum(-1), _held(features, PULL / self.dim).square()
         if self.training:
-            self._remember(torch.stack([length.mean(), squares.sum(-1).mean()]))
+            self._remember(torch.stack([length.mean(), squares.detach().sum(-1).mean()]))
         typical = torch.where(self.typical > 0, self.typical, 1.0)
         log_length = _log(length / typical[0])
         log_strength = _log((squares / typical[1]) @ self.log_weight.exp())
@@ -74,6 +82,11 @@ class NormHead(nn.Module):
 def _check_dim(dim: int) -> None:
     if dim < 2:
         raise InputError("dim", expected="2 or more, for a direction", got=str(dim), fix="use the point head")
+
+
+def _held(x: Tensor, part: float) -> Tensor:
+    """The same values, through which only a part of the gradient goes."""
+    return x.detach().lerp(x, part)
 
 
 def _log(positive: Tensor) -> Tensor:

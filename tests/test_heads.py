@@ -108,14 +108,15 @@ def test_two_modes_have_equal_weight_and_places_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["vmf", "norm"])
 def test_directions_are_normalised_and_concentrations_grow_with_evidence(name: str) -> None:
-    head = build_head(name, 10, 4).eval()
+    head = build_head(name, 10, 4).double().eval()
     head.location.bias.data.zero_()
-    belief, fainter = head(FEATURES), head(FEATURES / 2)
+    faint = FEATURES.double() / 4  # below the cap
+    belief, fainter = head(faint), head(faint / 2)
     assert belief.family == "vmf"
-    z = FEATURES @ head.location.weight.T
+    z = faint @ head.location.weight.T
     assert torch.allclose(belief.direction, z / z.norm(dim=-1, keepdim=True), atol=1e-6)
     assert torch.allclose(fainter.direction, belief.direction, atol=1e-6)
-    power = {"vmf": 16, "norm": 2}[name]
+    power = {"vmf": 256, "norm": 2}[name]
     assert torch.allclose(power * fainter.concentration, belief.concentration, rtol=1e-4)
     assert (fainter.uncertainty > belief.uncertainty).all()
     with pytest.raises(InputError, match="2 or more"):

@@ -148,7 +148,7 @@ def test_strength_shapes_the_features_a_little_and_length_does_not() -> None:
     belief = VonMisesFisherHead(10, 4)(features)
     (gradient,) = torch.autograd.grad(belief.concentration.log().sum(), features)
     of_strength = 2 * FEATURES / FEATURES.square().sum(-1, keepdim=True)
-    assert torch.allclose(gradient, 3 * of_strength * 0.04 / 4, atol=1e-6)
+    assert torch.allclose(gradient, 3 * of_strength * 0.06 / 4, atol=1e-6)
 
 
 def test_concentrations_stay_below_the_cap_and_come_down_again() -> None:

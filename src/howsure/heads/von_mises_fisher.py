@@ -14,7 +14,7 @@ from howsure.numerics.vmf import inverse_mean_resultant
 
 HASTE = 10.0  # log k must travel some ten units, and Adam moves a parameter by the learning rate a step
 POWER = 3.0  # of strength, to begin with
-PULL = 0.04  # of the gradient of strength reaches the network, a dimension: the likelihood grows with D
+PULL = 0.06  # of the gradient of strength reaches the network, a dimension: the likelihood grows with D
 
 
 class VonMisesFisherHead(nn.Module):

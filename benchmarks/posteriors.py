@@ -29,6 +29,7 @@ from torch import Tensor
 from howsure.bench.record import write_record
 from howsure.data import InputSpec
 from howsure.embedder import Embedder
+from howsure.heads.ambiguity import Ambiguity
 from howsure.heads.last_layer import through
 from howsure.losses import build_loss
 from howsure.posteriors import Pairs, laplace, pair_curvature
@@ -154,10 +155,22 @@ def predicting(net: Net, times: int) -> list[Row]:
         ours, reference = clocked(forward(fitted, pixels, repeat), forward(plain, pixels, repeat), repeat * times)
         what = f"{net.name}: prediction in closed form, batch {count}, ms, beside a forward pass"
         rows.append(at_most(what, ours / repeat, reference / repeat, bar))
+    pixels, repeat = net.pixels(1), 8
+    ours, reference = clocked(
+        forward(told(fitted, net), pixels, repeat), forward(plain, pixels, repeat), repeat * times
+    )
+    what = f"{net.name}: prediction with novelty and ambiguity, batch 1, ms, beside a forward pass"
+    rows.append(at_most(what, ours / repeat, reference / repeat))
     pixels = net.pixels(64)
     ours, reference = clocked(forward(drawn, pixels, 1), forward(plain, pixels, 1), times)
     what = f"{net.name}: {DRAWS} joint draws, batch 64, ms, beside a forward pass"
     return [*rows, at_most(what, ours, reference, 1.25)]
+
+
+def told(fitted: Embedder, net: Net) -> Embedder:
+    """With all that `howsure laplace` adds; a width that has learned nothing costs as much as one that has."""
+    novel = laplace.with_novelty(fitted, [(net.pixels(8 * BATCH), torch.arange(8 * BATCH) % 8)])
+    return novel.with_head(novel.head.again(ambiguity=Ambiguity(net.dim))).eval()
 
 
 def forward(embedder: Embedder, pixels: Tensor, repeat: int) -> Callable[[], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,10 @@ class Embedder(nn.Module):
                 got=f"{pixels.dtype}, {tuple(pixels.shape)}",
                 fix="use InputSpec.normalise",
             )
-        belief = self.head(self.backbone(pixels))
+        return self._believed(self.backbone(pixels))
+
+    def _believed(self, features: Tensor) -> Embedding:
+        belief = self.head(features)
         if not isinstance(belief, Embedding):
             raise InputError("head", expected="an Embedding", got=type(belief).__name__, fix="see howsure.heads")
         return belief
@@ -133,6 +137,30 @@ class Embedder(nn.Module):
         if not parts:
             raise InputError("encode", expected="at least one picture", got="none")
         return cat(parts)
+
+    def encode_split(self, inputs: Any, *, batch: int = 256) -> tuple[Embedding, Tensor | None]:
+        """Beliefs as `encode` gives them, and how much of each uncertainty, (N,), is about the model.
+
+        That is what comes from weights that are not known exactly; the rest is about the picture. One network alone
+        knows its weights: all is about the picture. None where the method cannot tell.
+        """
+        beliefs, parts = [], []
+        for pixels in self._batches(inputs, batch):
+            with self._judging():
+                features = self.backbone(pixels.to(self.device))
+                belief = self._believed(features)
+                part = self.model_part(belief, features)
+            beliefs.append(belief.to(device="cpu").checked())
+            parts += [] if part is None else [part.cpu()]
+        if not beliefs:
+            raise InputError("encode", expected="at least one picture", got="none")
+        return cat(beliefs), torch.cat(parts) if parts else None
+
+    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """Of each uncertainty, (N,), what is about the model; None where it cannot be told, or not without features."""
+        if isinstance(self.head, PosteriorHead):
+            return self.head.model_part(belief, features)
+        return torch.zeros_like(belief.uncertainty)
 
     def encode_stream(self, images: ImageSet, *, batch: int = 256, strict: bool = False) -> Iterator[Encoded]:
         """Beliefs about a set of any size, `batch` pictures at a time; unreadable ones are skipped and reported."""
@@ -212,11 +240,16 @@ class Embedder(nn.Module):
         return weight_bytes({name: t.detach().cpu().contiguous().clone() for name, t in self.state_dict().items()})
 
     def _belief(self, pixels: Tensor) -> Embedding:
+        with self._judging():
+            return self(pixels.to(self.device)).to(device="cpu").checked()
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
         modes = {module: module.training for module in self.modules()}
         self.eval()
         try:
             with torch.no_grad():
-                return self(pixels.to(self.device)).to(device="cpu").checked()
+                yield
         finally:
             for module, training in modes.items():  # one by one: some layers may be frozen on purpose
                 module.training = training

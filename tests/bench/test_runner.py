@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_digits_and_only_what_is_missing_is_made(
 
 @pytest.mark.slow
 def test_a_run_ends_with_the_one_who_asked_for_it_and_goes_on_from_its_last_whole_epoch(
-    done: tuple[Path, list[Told]], tmp_path: Path
+    done: tuple[Path, list[Told]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tiny_table(tmp_path)
     folder = tmp_path / "results"
@@ -81,7 +81,8 @@ def test_a_run_ends_with_the_one_who_asked_for_it_and_goes_on_from_its_last_whol
         child.stdin.close()  # type: ignore[union-attr]  # as when its parent dies
         assert child.wait(60) == 1
     assert missing(table, [POINT], folder) == [POINT]
-    assert make_missing(table, [POINT], folder) == {}
+    stay_in_process(monkeypatch)
+    assert make_missing(table, [POINT], folder, jobs=1) == {}
     assert record(folder)["resumed"] == [POINT.name]
     assert record(folder)["metrics"] == record(done[0] / "results")["metrics"]
 

@@ -1,14 +1,13 @@
 """The verbs and their contract: JSON keys, exit codes, one-line errors."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from howsure import restore
+from howsure.errors import ModelError
 
 
 @pytest.fixture
@@ -187,6 +186,9 @@ def test_bad_usage_is_one_clear_line_and_exit_2(run, tmp_path, monkeypatch, argu
     assert not list(tmp_path.iterdir())
 
 
-def test_debug_shows_where_an_error_came_from():
-    command = [sys.executable, "-m", "howsure", "embed", "nomodel", "digits", "-o", "e.npz", "--debug"]
-    assert "Traceback" in subprocess.run(command, capture_output=True, text=True).stderr
+def test_debug_shows_where_an_error_came_from(run):
+    words = ("embed", "nomodel", "digits", "-o", "e.npz")
+    assert run(*words).code == 2
+    with pytest.raises(ModelError) as raised:  # Python then prints the traceback
+        run(*words, "--debug")
+    assert raised.traceback[-1].name == "read_card"

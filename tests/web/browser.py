@@ -19,10 +19,12 @@ from howsure.decide import Reference
 from howsure.embedder import Embedder
 from howsure.index import Index
 from howsure.match import Matcher
+from howsure.posteriors import laplace
 from howsure.web.app import create_app
 from howsure.web.settings import Settings
 
 HERE = "http://127.0.0.1:8765"
+PRIOR = 1e3  # a few hundredths of the uncertainty are then about the model
 
 
 class Browser:
@@ -68,11 +70,15 @@ def as_png(image: Image.Image) -> bytes:
 
 
 def make_gallery(folder: Path, *, count: int = 60) -> Path:
-    """Digits as files under a network that nobody has trained: quick to make, and every belief has its own spread."""
+    """Digits as files under a network that nobody has trained, with a posterior.
+
+    Quick to make; every belief has its own spread, some of it about the picture and some about the model.
+    """
     torch.manual_seed(0)
-    embedder = Embedder("lam-fashion", "gaussian", InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=4)
-    embedder.save(folder / "model")
     digits = data.load("digits:test").subset(range(count))
+    plain = Embedder("lam-fashion", "gaussian", InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=4)
+    embedder = laplace.fit(plain, digits, prior=PRIOR)
+    embedder.save(folder / "model")
     about = {"model": str(folder / "model"), "fingerprint": embedder.fingerprint}
     names = [f"{label}/{place:03d}.png" for place, label in enumerate(digits.labels)]
     for place, name in enumerate(names):

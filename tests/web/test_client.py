@@ -25,7 +25,7 @@ def url(made, tmp_path_factory):
 
 def test_the_client_asks_and_is_told(url, made):
     client = howsure.Client(url, TOKEN)
-    a, b, *_ = sorted((made / "photos").rglob("*.png"))
+    a, *_, b = sorted((made / "photos").rglob("*.png"))
     found = client.search(a, b.read_bytes(), k=3)["results"]
     assert [len(one["matches"]) for one in found] == [3, 3]
     assert (found[0]["name"], found[1]["name"]) == (a.name, "picture")

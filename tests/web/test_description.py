@@ -20,7 +20,7 @@ from howsure.web.settings import Settings
 from web.listening import listening
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-EXAMPLES = 8  # of each operation, with data that fit and with data that do not
+EXAMPLES = 5  # of each operation, with data that fit and with data that do not
 
 
 @pytest.fixture(scope="module")

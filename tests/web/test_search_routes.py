@@ -14,6 +14,7 @@ from PIL import Image
 
 from howsure.cli.app import main
 from howsure.data import corrupt
+from howsure.embedder import Embedder
 from howsure.errors import HowsureError
 from howsure.web.routes.search import answer_all
 from howsure.web.schemas import Precomputed
@@ -70,6 +71,17 @@ def test_a_rank_is_the_share_of_items_that_are_more_certain(browser, photo):
     items = browser.get("/api/v1/items?limit=500").json()["items"]
     smaller = [item["uncertainty"] < mine["uncertainty"] * (1 - 1e-9) for item in items]
     assert mine["rank"] == pytest.approx(np.mean(smaller), abs=1.5 / len(items))
+
+
+def test_an_uncertainty_comes_apart_into_picture_and_model(browser, made, photo):
+    result = browser.search(photo).json()["results"][0]
+    _, model = Embedder.load(made / "model").encode_split([Image.open(io.BytesIO(photo))])
+    assert result["split"]["model"] == pytest.approx(float(model[0]), rel=1e-4)
+    assert sum(result["split"].values()) == pytest.approx(result["uncertainty"], rel=1e-5)
+    assert 0.01 < result["split"]["model"] / result["uncertainty"] < 0.5  # there is something to tell apart
+    item = result["matches"][0]["id"]
+    asked = browser.post("/api/v1/search/precomputed", json={"ids": [item]}).json()["results"][0]
+    assert asked["split"] is None  # in closed form it takes the picture
 
 
 def test_harm_is_that_of_the_library_and_the_reply_shows_it(browser, photo):
@@ -156,4 +168,5 @@ def test_drift_is_told_once_queries_have_changed(own):
         assert told[-1] is True  # the same picture over and over is not like calibration
         assert browser.get("/api/v1/quality").json()["drift"]["seen"] == 96
         assert browser.search(flat, blur=1).json()["drifted"] is None
+        assert browser.search(flat, trial=True).json()["drifted"] is None
         assert browser.get("/api/v1/quality").json()["drift"]["seen"] == 96  # harm on purpose does not count

@@ -37,34 +37,36 @@ class Embedding(ABC):
         FAMILIES[cls.name] = cls
 
     def __post_init__(self) -> None:
-        shapes = {}
-        for spec in fields(self):
-            tensor = getattr(self, spec.name)
+        # A network makes one with every picture, so this is short where all is well.
+        shapes, kinds = {}, set()
+        for name, trailing in _axes_of(type(self)):
+            tensor = getattr(self, name)
             if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
                 kind = f"{tensor.dtype} tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
                 raise InputError(
-                    f"{self.name} {spec.name}",
+                    f"{self.name} {name}",
                     expected="a floating-point torch tensor",
                     got=kind,
                     fix="convert it first",
                 )
-            trailing = spec.metadata["axes"]
-            if tensor.ndim - trailing not in (1, 2):
+            items = tensor.ndim - trailing
+            if items not in (1, 2):
                 raise InputError(
-                    f"{self.name} {spec.name}",
+                    f"{self.name} {name}",
                     expected=f"{trailing + 1} axes, the item first",
                     got=f"shape {tuple(tensor.shape)}",
                     fix="one item still needs its item axis: x[None]",
                 )
-            shapes[spec.name] = tuple(tensor.shape[: tensor.ndim - trailing])
+            shapes[name] = tensor.shape[:items]
+            kinds.add((tensor.dtype, tensor.device))
         if len(set(shapes.values())) > 1:
-            raise InputError(f"{self.name} fields", expected="the same items in every field", got=str(shapes))
-        kinds = {f"{t.dtype} on {t.device}" for t in self.tensors().values()}
+            got = str({name: tuple(shape) for name, shape in shapes.items()})
+            raise InputError(f"{self.name} fields", expected="the same items in every field", got=got)
         if len(kinds) > 1:
             raise InputError(
                 f"{self.name} fields",
                 expected="one dtype and one device",
-                got=" and ".join(sorted(kinds)),
+                got=" and ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds)),
                 fix="use .to()",
             )
 
@@ -192,6 +194,11 @@ class Embedding(ABC):
                     fix="drop these items, or look at the network that made them",
                 )
         return self
+
+
+@cache
+def _axes_of(family: type[Embedding]) -> tuple[tuple[str, int], ...]:
+    return tuple((spec.name, spec.metadata["axes"]) for spec in fields(family))
 
 
 @cache

@@ -74,20 +74,27 @@ class SharedWeights(WeightPosterior):
         self.register_buffer("axes", axes)
         self.register_buffer("along", along)
         self.register_buffer("across", across)
+        self._known: tuple[tuple[int, int], tuple[float, Tensor]] | None = None
 
     def variance(self, features: Tensor) -> Tensor:
-        axes, along = self.axes, self.along
+        axes = self.axes
         gap = features - self.centre
         parts = F.linear(gap, axes)
-        squares = parts.square()
+        squares = parts * parts
         if axes.shape[0] == axes.shape[1]:
-            return torch.mv(squares, along)[:, None]
-        across = self.across
+            return torch.mv(squares, self.along).unsqueeze(1)
+        across, beyond = self._apart()
         if self.careful:
-            gap = torch.addmm(gap, parts, axes, alpha=-1)
-        else:
-            along = along - across  # |g|² has counted these parts once; CANCELS keeps the difference positive
-        return torch.addmv(across * torch.linalg.vecdot(gap, gap), squares, along)[:, None]
+            gap, beyond = torch.addmm(gap, parts, axes, alpha=-1), self.along
+        return torch.addmv(torch.linalg.vecdot(gap, gap), squares, beyond, beta=across).unsqueeze(1)
+
+    def _apart(self) -> tuple[float, Tensor]:
+        """`across`, and how much more `along` is: |g|² has counted it once; CANCELS keeps the sum positive."""
+        along, across = self.along, self.across
+        now = along.data_ptr(), along._version + across._version  # loading and training write into them
+        if self._known is None or self._known[0] != now:
+            self._known = now, (float(across), along - across)
+        return self._known[1]
 
     def describe(self) -> dict[str, Any]:
         return {"axes": len(self.axes), "careful": self.careful}
@@ -172,16 +179,24 @@ class LastLayerLaplace(LaplaceHead):
         _, inputs, _ = self._through(features)
         return self._total(self.weights.variance(inputs))
 
+    def at_estimate(self, features: Tensor) -> Embedding:
+        belief: Embedding = self.head(features)
+        return belief
+
+    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """As everywhere, but for a learned width: it is of picture and model together, and does not come apart."""
+        return super().model_part(belief, features) if self.ambiguity is None or self.draws else None
+
     def _through(self, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
         """As `through`. A layer seen to read the features themselves is asked once more: cheaper than a hook."""
         if self._direct and not self.training:  # in training a dropout may come between
-            return self.head(features), features, linear_layer(self.head, self.layer)(features)
+            return self.head(features), features, self.head.get_submodule(self.layer)(features)
         found = through(self.head, self.layer, features)
         self._direct = not self.training and found[1] is features
         return found
 
     def _total(self, variance: Tensor) -> Tensor:
-        return variance.expand(-1, self.dim).sum(-1)
+        return variance.squeeze(1) * float(self.dim) if variance.shape[1] == 1 else variance.sum(-1)
 
     def describe(self) -> dict[str, Any]:
         """What `blank_laplace` needs to build this again, apart from the tensors and the wrapped head."""
@@ -257,7 +272,7 @@ def blank_laplace(head: nn.Module, described: dict[str, Any]) -> LastLayerLaplac
 
 def on_sphere(variance: Tensor, z: Tensor) -> Tensor:
     """The delta method, for (N, D) or (N, 1) variances; the total is exact to first order."""
-    squared = torch.linalg.vecdot(z, z)[:, None].clamp_min(torch.finfo(z.dtype).tiny)
+    squared = (z * z).sum(-1, keepdim=True).clamp_min(torch.finfo(z.dtype).tiny)
     if variance.shape[-1] == 1:
         return torch.sub(variance, variance, alpha=1 / z.shape[-1]) / squared  # s²(1 - u_i²), its mean over i
     along = z.square() / squared  # u_i²

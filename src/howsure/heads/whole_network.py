@@ -75,6 +75,10 @@ class NetworkLaplace(LaplaceHead):
         """Σ_i Var z_i before any normalisation, (N,)."""
         return self._believed(pixels)[2]
 
+    def at_estimate(self, pixels: Tensor) -> Embedding:
+        belief: Embedding = self.head(self.backbone(pixels))
+        return belief
+
     def has_closed_form(self, pixels: Tensor) -> bool:
         """Whether the variance of all that this network does with its weights is known; if not, there are draws."""
         try:

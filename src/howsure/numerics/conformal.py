@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from howsure.errors import InputError
 
 __all__ = ["Usual"]
+
+FEW = 2**15  # windows that are sooner looked at than chosen from
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +23,8 @@ class Usual:
     A score is unusual where usual ones are sparse: too large, too small, or between two heaps of them.
     """
 
-    scores: Tensor
-    gaps: Tensor
+    scores: np.ndarray
+    gaps: np.ndarray
     nearest: int
 
     @classmethod
@@ -29,10 +32,10 @@ class Usual:
         """From (n,) scores in any order."""
         if scores.ndim != 1 or len(scores) < 2:
             raise InputError("usual scores", expected="at least two, (n,)", got=str(tuple(scores.shape)))
-        known, nearest = scores.sort().values, max(1, math.isqrt(len(scores)))
+        known, nearest = np.sort(_array(scores)), max(1, math.isqrt(len(scores)))
         # Each is its own nearest, so one more is asked for.
         gaps = _gap(known, known, min(nearest + 1, len(known)))
-        return cls(known, gaps.sort().values, nearest)
+        return cls(known, np.sort(gaps), nearest)
 
     def p(self, score: Tensor) -> Tensor:
         """p = (1 + how many of the n usual have a gap as wide) / (n + 1) of each score.
@@ -44,15 +47,26 @@ class Usual:
         >>> Usual.of(torch.linspace(0, 1, 99)).p(torch.tensor([-5.0, 0.55, 9.0]))
         tensor([0.0100, 1.0000, 0.0100])
         """
-        gap = _gap(score.to(self.scores.dtype), self.scores, self.nearest)
-        narrower = torch.searchsorted(self.gaps, gap)
-        return (1 + len(self.gaps) - narrower).to(score.dtype) / (len(self.gaps) + 1)
+        return torch.from_numpy(self.shares(_array(score))).to(score)
+
+    def shares(self, score: np.ndarray) -> np.ndarray:
+        """The same of an array: numpy takes a picture alone through its small arrays several times as fast."""
+        count = len(self.gaps)
+        narrower = self.gaps.searchsorted(_gap(score, self.scores, self.nearest))
+        return (1 + count - narrower) / (count + 1)
 
 
-def _gap(score: Tensor, known: Tensor, nearest: int) -> Tensor:
+def _array(scores: Tensor) -> np.ndarray:
+    return scores.detach().to("cpu", torch.float64).numpy()
+
+
+def _gap(score: np.ndarray, known: np.ndarray, nearest: int) -> np.ndarray:
     """The distance from each score to the k-th nearest of the sorted ones: the best of k + 1 windows around it."""
-    place = torch.searchsorted(known, score.contiguous())
-    shift = torch.arange(nearest + 1, device=known.device)
-    first = (place[:, None] - nearest + shift).clamp(0, len(known) - nearest)
-    ends = torch.maximum((score[:, None] - known[first]).abs(), (known[first + nearest - 1] - score[:, None]).abs())
-    return ends.amin(1)
+    last = len(known) - nearest
+    if len(score) * len(known) <= FEW:
+        low, high = known[: last + 1], known[nearest - 1 :]  # the best of all windows is one of those
+    else:
+        first = known.searchsorted(score)[:, None] - nearest + np.arange(nearest + 1)
+        first = np.minimum(np.maximum(first, 0), last)
+        low, high = known[first], known[first + nearest - 1]
+    return np.maximum(score[:, None] - low, high - score[:, None]).min(1)

@@ -32,9 +32,14 @@ class Client:
         self._url, self._token, self._timeout = url.rstrip("/"), token, timeout
         self._opener = build_opener(ProxyHandler({}))  # a proxy must not see the token
 
-    def search(self, *pictures: str | Path | bytes, k: int = 5) -> dict[str, Any]:
-        """One result a picture; pictures are paths or the content of files."""
-        return self._upload("search", [("pictures", one) for one in pictures], {"k": str(k)})
+    def search(self, *pictures: str | Path | bytes, k: int = 5, trial: bool = False) -> dict[str, Any]:
+        """One result a picture; pictures are paths or the content of files.
+
+        `uncertainty` comes with its `split` into `picture` and `model`, None where the method cannot tell. A `trial`,
+        such as a picture that was made worse on purpose, is not counted where drift is watched.
+        """
+        fields = {"k": str(k), "trial": str(trial).lower()}
+        return self._upload("search", [("pictures", one) for one in pictures], fields)
 
     def search_items(self, ids: Sequence[str], *, k: int = 5) -> dict[str, Any]:
         """The same with items of the gallery as queries."""

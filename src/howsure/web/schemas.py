@@ -53,8 +53,8 @@ class Match(Wire):
 class Split(Wire):
     """Where the uncertainty comes from; the two add up to it."""
 
-    picture: float = Field(description="What each network says about the picture.")
-    model: float = Field(description="What the networks disagree about.")
+    picture: float = Field(ge=0, description="What a network says about the picture itself; another one may help.")
+    model: float = Field(ge=0, description="What comes from weights that are not known; training on its like may help.")
 
 
 class Result(Wire):
@@ -66,7 +66,7 @@ class Result(Wire):
     answer: Answer
     uncertainty: float = Field(ge=0)
     rank: Probability | None = Field(description="Share of the gallery's items that are more certain.")
-    split: Split | None = Field(description="Null where the method cannot tell.")
+    split: Split | None = Field(description="Null where the method cannot tell, or not without the picture.")
     novelty: Probability | None = Field(description="How unlike anything seen; null where the method cannot tell.")
     matches: list[Match]
     exact: bool
@@ -223,6 +223,7 @@ class Gallery(Wire):
     uncertainty: Histogram | None = Field(description="Of the items; null if all have the same.")
     usual: float | None = Field(description="Below it lie 95 % of the queries that were answered rightly.")
     pictures: int = Field(description="At most so many in a request.")
+    bulk: int = Field(description="At most so many in a request that adds them one by one.")
     upload: int = Field(description="At most so many bytes in a request.")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from howsure.decide import Drift, Finding, Policy, ask, count_identities
 from howsure.embedder import Embedder
@@ -73,6 +74,10 @@ class State:
     def encode(self, pictures: Sequence[Picture]) -> Embedding:
         """Beliefs about pictures."""
         return self.embedder.encode([picture.image for picture in pictures])
+
+    def encode_split(self, pictures: Sequence[Picture]) -> tuple[Embedding, Tensor | None]:
+        """The same, and what of each uncertainty is about the model."""
+        return self.embedder.encode_split([picture.image for picture in pictures])
 
     def ask(self, query: Embedding, k: int) -> list[Finding]:
         """The same answers as `howsure search` gives."""

@@ -62,6 +62,7 @@ def test_many_are_added_with_progress_and_a_bad_one_stops_nothing(open_page, tmp
         Image.new("L", (8, 8), int(file.stem)).save(file)
     page = open_page("gallery?label=wall")
     page.get_by_text("Add pictures").click()
+    expect(page.get_by_text("1,000 pictures or 32\u00a0MB go at once")).to_be_visible()  # before anything is sent
     page.get_by_role("textbox", name="Label").fill("wall")
     page.get_by_label(re.compile("Choose pictures")).set_input_files([files[0], pictures["bad"], *files[1:]])
     expect(page.get_by_role("main").get_by_text("Added 3 of 4. They are on disk.")).to_be_visible()

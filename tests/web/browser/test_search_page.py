@@ -39,6 +39,28 @@ def test_an_upload_is_answered_in_words_with_the_reason(open_page, pictures, kin
     expect(page.get_by_role("status").filter(has_text=words)).to_have_count(1)  # said to those who listen
 
 
+def test_an_uncertainty_is_split_into_picture_and_model(open_page, pictures):
+    page = open_page()
+    choose(page, pictures["match"])
+    with page.expect_response(re.compile("/search$")) as asked:
+        page.get_by_role("slider", name="Blur").fill("1")
+    split = asked.value.json()["results"][0]["split"]
+    share = 100 * split["picture"] / (split["picture"] + split["model"])
+    told = page.locator(".answer figcaption")
+    expect(told).to_contain_text(f"{share:.1f}\u00a0% is about the picture: another one may help.")
+    expect(told).to_contain_text(f"{100 - share:.1f}\u00a0% is about the model: it may learn from more like it.")
+
+
+def test_too_many_are_not_sent(open_page, pictures):
+    page = open_page()
+    expect(page.get_by_text("Up to 32 at once.")).to_be_visible()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    choose(page, *[pictures["match"]] * 33)
+    expect(page.get_by_role("alert")).to_contain_text("These are 33 pictures; 32 can be asked about at once.")
+    assert not [url for url in sent if url.endswith("/search")]
+
+
 def test_several_pictures_get_an_answer_each(open_page, pictures):
     page = open_page()
     choose(page, pictures["match"], pictures["unknown"])
@@ -90,13 +112,15 @@ def test_certainty_changes_as_a_slider_moves_and_comes_back(open_page, pictures,
     expect(chance).to_have_text(before)
 
 
-def test_a_crop_is_what_the_server_looks_at(open_page, pictures):
+def test_a_crop_is_what_the_server_looks_at_and_does_not_count(open_page, pictures, window):
     page = open_page()
     choose(page, pictures["match"])
     shown = page.get_by_role("img", name=re.compile("The picture that was looked at"))
     expect(shown).to_have_js_property("naturalWidth", 8)
+    seen = page.request.get(f"{window}api/v1/quality").json()["drift"]["seen"]
     page.get_by_role("slider", name="Crop").fill("5")
     expect(shown).to_have_js_property("naturalWidth", 4)
+    assert page.request.get(f"{window}api/v1/quality").json()["drift"]["seen"] == seen > 0
 
 
 def test_a_verdict_is_kept(open_page, pictures, window):
@@ -109,6 +133,9 @@ def test_a_verdict_is_kept(open_page, pictures, window):
     expect(row.get_by_role("button", name=re.compile("^Yes"))).to_have_attribute("aria-pressed", "false")
     pairs = page.request.get(f"{window}api/v1/feedback").json()["pairs"]
     assert [pair["same"] for pair in pairs[-2:]] == [True, False]
+    with page.expect_download() as table:
+        page.get_by_role("link", name="download them as pairs").click()
+    assert len(table.value.path().read_text(encoding="utf-8").splitlines()) == 1 + len(pairs)
 
 
 def _ignored(chooser: FileChooser) -> None:

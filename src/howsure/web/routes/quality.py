@@ -68,6 +68,7 @@ def _gallery(state: State) -> schemas.Gallery:
         uncertainty=schemas.Histogram(edges=edges.tolist(), counts=counts.tolist()) if spread else None,
         usual=policy.limits.uncertainty if policy else None,
         pictures=state.settings.pictures,
+        bulk=state.settings.bulk,
         upload=state.settings.upload,
     )
 

@@ -39,11 +39,14 @@ async def search(
     blur: Severity = 0,
     occlusion: Severity = 0,
     noise: Severity = 0,
+    trial: Annotated[bool, Form(description="Made worse by whoever asks: not counted where drift is watched.")] = False,
 ) -> Response:
     """What in the gallery is this, if anything? Pictures can be made worse on purpose, to see certainty fall."""
     uploads = await served.read(pictures)
     severities = {"blur": blur, "occlusion": occlusion, "noise": noise}
-    reply = await served.pictures.run(_search_pictures, served, uploads, severities, k)
+    # What is made worse on purpose says nothing about the queries that come in.
+    counted = not trial and not any(severities.values())
+    reply = await served.pictures.run(_search_pictures, served, uploads, severities, k, counted)
     served.counters.pictures += len(uploads)
     return _counted(served, reply)
 
@@ -68,15 +71,15 @@ async def verify(
 
 
 def _search_pictures(
-    served: Service, uploads: Sequence[tuple[str, bytes]], severities: dict[str, int], k: int
+    served: Service, uploads: Sequence[tuple[str, bytes]], severities: dict[str, int], k: int, counted: bool
 ) -> SearchReply:
     state = served.state
     pictures = [Picture(one.name, degraded(one.image, severities)) for one in served.decode(uploads)]
-    belief = state.encode(pictures)
+    belief, model = state.encode_split(pictures)
     findings = state.ask(belief, k)
     shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
-    spoilt = any(severities.values())  # says nothing about the queries that come in
-    return _reply(state.view(), belief, findings, shown, drifted=None if spoilt else state.watch(findings))
+    drifted = state.watch(findings) if counted else None
+    return _reply(state.view(), _splits(belief, model), findings, shown, drifted=drifted)
 
 
 def answer_all(state: State, asked: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:
@@ -110,7 +113,8 @@ def _answers(
     for place, belief in good.items():
         names = asked[place].ids or [f"query {row + 1}" for row in range(len(belief))]
         mine = [replace(one, matches=one.matches[: asked[place].k]) for one in islice(findings, len(belief))]
-        replies[place] = _reply(view, belief, mine, [(name, None, None) for name in names], drifted=None)
+        splits = _splits(belief, state.embedder.model_part(belief))
+        replies[place] = _reply(view, splits, mine, [(name, None, None) for name in names], drifted=None)
     return replies
 
 
@@ -146,13 +150,12 @@ def _count(asked: Precomputed) -> int:
 
 def _reply(
     view: View,
-    belief: Embedding,
+    splits: Sequence[Split | None],
     findings: Sequence[Finding],
     shown: Sequence[tuple[str, str | None, str | None]],
     *,
     drifted: bool | None,
 ) -> SearchReply:
-    splits = _splits(belief)
     results = [
         Result(
             name=name,
@@ -171,13 +174,13 @@ def _reply(
     return SearchReply(results=results, drifted=drifted)
 
 
-def _splits(belief: Embedding) -> list[Split | None]:
-    draws = belief.by_draw()
-    if len(draws) == 1:
+def _splits(belief: Embedding, model: torch.Tensor | None) -> list[Split | None]:
+    """The part of the model and what it leaves; None where nobody can tell, or there is nothing to share out."""
+    if model is None:
         return [None] * len(belief)
-    picture = torch.stack([draw.uncertainty.double() for draw in draws]).mean(0)
-    model = (belief.uncertainty.double() - picture).clamp(min=0)
-    return [Split(picture=p, model=m) for p, m in zip(picture.tolist(), model.tolist(), strict=True)]
+    whole = belief.uncertainty
+    parts = zip(whole.tolist(), (whole - model).clamp_min(0).tolist(), model.tolist(), strict=True)
+    return [Split(picture=own, model=part) if total else None for total, own, part in parts]
 
 
 def _verify(served: Service, uploads: Sequence[tuple[str, bytes]]) -> VerifyReply:

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { announce, h } from "./dom.js";
-import { picturePlace } from "./pictures.js";
+import { megabytes, picturePlace, sizeOf } from "./pictures.js";
 
 /** @param {() => void} changed */
 export function addForm(changed) {
@@ -24,7 +24,12 @@ export function addForm(changed) {
     state.hidden = false;
     tell();
     try {
-      for (const part of parts(pictures, await api.gallery())) {
+      const limits = await api.gallery();
+      const fit = pictures.filter((picture) => sizeOf(picture) <= limits.upload);
+      for (const picture of pictures) if (!fit.includes(picture)) refused.append(h("li", {}, tooLarge(picture, limits)));
+      done = pictures.length - fit.length;
+      tell();
+      for (const part of parts(fit, limits)) {
         await api.addAll(part, label.value.trim(), (step) => {
           done += 1;
           if (step.problem) refused.append(h("li", {}, step.problem));
@@ -48,7 +53,24 @@ export function addForm(changed) {
     hint: "or drop them here. Only their pixels are kept.",
     take: (pictures) => void add(pictures),
   });
-  return h("details", { class: "panel" }, h("summary", {}, "Add pictures"), h("label", {}, "Label", label), chosen.element, state);
+  const limit = h("p", { class: "soft" });
+  const tellLimit = async () => {
+    const { bulk, upload } = await api.gallery();
+    limit.textContent = `${bulk.toLocaleString("en")} pictures or ${megabytes(upload)} go at once; what is more goes after them.`;
+  };
+  const form = h("details", { class: "panel" }, h("summary", {}, "Add pictures"), h("label", {}, "Label", label));
+  form.append(chosen.element, limit, state);
+  form.addEventListener("toggle", () => void tellLimit().catch(() => {})); // add() tells the same problem
+  return form;
+}
+
+/**
+ * @param {Blob} picture
+ * @param {api.Gallery} limits
+ */
+function tooLarge(picture, limits) {
+  const name = picture instanceof File ? picture.name : "A picture";
+  return `${name} has ${megabytes(picture.size)} and was not sent; the server takes ${megabytes(limits.upload)}.`;
 }
 
 /**
@@ -61,9 +83,9 @@ function parts(pictures, limits) {
   const all = [];
   let bytes = Infinity;
   for (const picture of pictures) {
-    const size = picture.size + 1024; // its name and what stands around it
+    const size = sizeOf(picture);
     const current = all[all.length - 1];
-    if (current && current.length < limits.pictures && bytes + size <= limits.upload) {
+    if (current && current.length < limits.bulk && bytes + size <= limits.upload) {
       current.push(picture);
       bytes += size;
     } else {

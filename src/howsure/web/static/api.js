@@ -3,14 +3,15 @@
 /** @typedef {"match" | "unknown" | "not_sure"} Kind */
 /** @typedef {{kind: Kind, words: string, reason: string | null, why: string | null, probability: number | null, none: number | null}} Answer */
 /** @typedef {{id: string, label: string | null, probability: number | null, distance: number}} Match */
-/** @typedef {{name: string, query: string | null, picture: string | null, answer: Answer, uncertainty: number, rank: number | null, split: {picture: number, model: number} | null, novelty: number | null, matches: Match[], exact: boolean}} Result */
+/** @typedef {{picture: number, model: number}} Split */
+/** @typedef {{name: string, query: string | null, picture: string | null, answer: Answer, uncertainty: number, rank: number | null, split: Split | null, novelty: number | null, matches: Match[], exact: boolean}} Result */
 /** @typedef {{results: Result[], drifted: boolean | null}} SearchReply */
 /** @typedef {{at: number, spread: number}} Bell */
 /** @typedef {{answer: Answer, probability: number, distance: number, uncertainty: number[], pictures: string[], bells: Bell[]}} VerifyReply */
 /** @typedef {{id: string, label: string | null, uncertainty: number, rank: number, picture: boolean}} Item */
 /** @typedef {{items: Item[], total: number, offset: number}} ItemPage */
 /** @typedef {{edges: number[], counts: number[]}} Histogram */
-/** @typedef {{name: string, items: number, labels: string[], labels_left_out: number, calibrated: boolean, method: string | null, uncertainty: Histogram | null, usual: number | null, pictures: number, upload: number}} Gallery */
+/** @typedef {{name: string, items: number, labels: string[], labels_left_out: number, calibrated: boolean, method: string | null, uncertainty: Histogram | null, usual: number | null, pictures: number, bulk: number, upload: number}} Gallery */
 /** @typedef {{probability: number, happened: number, cases: number}} Bin */
 /** @typedef {{event: string, ece: number, brier: number, cases: number, reliability: Bin[]}} Honesty */
 /** @typedef {{threshold: number, coverage: number, risk: number}} RiskPoint */
@@ -90,14 +91,15 @@ export const plane = () => ask("GET", "map");
 /**
  * @param {Blob[]} pictures
  * @param {Harm} harm
- * @param {AbortSignal} signal
+ * @param {{trial: boolean, signal: AbortSignal}} how a trial says nothing about the pictures that come in
  * @returns {Promise<SearchReply>}
  */
-export function search(pictures, harm, signal) {
+export function search(pictures, harm, { trial, signal }) {
   const form = new FormData();
   for (const picture of pictures) form.append("pictures", picture, nameOf(picture));
   for (const [kind, severity] of Object.entries(harm)) form.append(kind, String(severity));
   form.append("k", "8");
+  form.append("trial", String(trial));
   return ask("POST", "search", { body: form, signal });
 }
 
@@ -168,6 +170,9 @@ export const undo = (token) => ask("POST", "undo", { json: { undo: token } });
  * @param {boolean} same
  */
 export const feedback = (query, item, same) => ask("POST", "feedback", { json: { query, item, same } });
+
+/** All feedback as a table. */
+export const FEEDBACK = "/api/v1/feedback.csv";
 
 /** @param {string} id */
 export const thumbnail = (id) => `/api/v1/thumbnails/${encodeURIComponent(id)}`;

@@ -20,11 +20,34 @@ export function bar(p, kind = "") {
 }
 
 /**
- * Where a query's uncertainty lies among those of the gallery.
- * @param {Histogram} histogram
- * @param {{now: number, before: number | null, usual: number | null, rank: number | null}} query
+ * How much of an uncertainty is about the picture, and how much about the model, as a bar and in words.
+ * @param {import("./api.js").Split} split
  */
-export function uncertaintyStrip(histogram, { now, before, usual, rank }) {
+function splitBar({ picture, model }) {
+  const share = picture / (picture + model || 1);
+  if (share === 1) return h("p", { class: "soft" }, "All of it is about the picture: this method takes the model as it is.");
+  if (share === 0) return h("p", { class: "soft" }, "All of it is about the model: this method takes the picture as it is.");
+  const whole = { viewBox: "0 0 100 6", preserveAspectRatio: "none", class: "bar", "aria-hidden": "true" };
+  return h(
+    "div",
+    { class: "split" },
+    s(
+      "svg",
+      whole,
+      s("rect", { class: "about-picture", width: 100 * share, height: 6 }),
+      s("rect", { class: "about-model", x: 100 * share, width: 100 * (1 - share), height: 6 }),
+    ),
+    h("p", { class: "about-picture" }, h("strong", {}, percent(share)), " is about the picture: another one may help."),
+    h("p", { class: "about-model" }, h("strong", {}, percent(1 - share)), " is about the model: it may learn from more like it."),
+  );
+}
+
+/**
+ * Where a query's uncertainty lies among those of the gallery, and what it is about where the method can tell.
+ * @param {Histogram} histogram
+ * @param {{now: number, before: number | null, usual: number | null, rank: number | null, split: import("./api.js").Split | null}} query
+ */
+export function uncertaintyStrip(histogram, { now, before, usual, rank, split }) {
   const [width, height, foot] = [420, 84, 16];
   const edges = histogram.edges;
   const low = Math.min(edges[0] ?? 0, now, before ?? now);
@@ -62,7 +85,7 @@ export function uncertaintyStrip(histogram, { now, before, usual, rank }) {
       s("text", { x: width - 4, y: height - 3, "text-anchor": "end" }, "uncertain"),
       ...marks,
     ),
-    h("figcaption", {}, rank === null ? "" : `More uncertain than ${percent(rank)} of the gallery.`),
+    h("figcaption", {}, rank === null ? "" : `More uncertain than ${percent(rank)} of the gallery.`, split && splitBar(split)),
   );
 }
 

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 /**
  * A place for pictures. `take` gets them, one or more; `alone` says that one is enough.
- * @param {{label: string, hint: string, alone?: boolean, take: (pictures: Blob[]) => void}} options
+ * @param {{label: string, hint: string | Node, alone?: boolean, take: (pictures: Blob[]) => void}} options
  * @returns {{element: HTMLElement, paste: (event: ClipboardEvent) => void}}
  */
 export function picturePlace({ label, hint, alone = false, take }) {
@@ -33,6 +33,27 @@ export function picturePlace({ label, hint, alone = false, take }) {
   });
   return { element, paste: (event) => use(event.clipboardData?.files) };
 }
+
+/**
+ * Why a request with these pictures would be refused; nothing if it would not.
+ * @param {Blob[]} pictures
+ * @param {{pictures: number, upload: number}} limits as the server tells them
+ */
+export function tooMuch(pictures, limits) {
+  const bytes = pictures.reduce((sum, picture) => sum + sizeOf(picture), 0);
+  if (pictures.length > limits.pictures) return `These are ${pictures.length} pictures; ${limits.pictures} can be asked about at once.`;
+  if (bytes > limits.upload) return `These are ${megabytes(bytes)}; a request may have ${megabytes(limits.upload)}.`;
+  return "";
+}
+
+/**
+ * What a picture takes in a request, with its name and what stands around it.
+ * @param {Blob} picture
+ */
+export const sizeOf = (picture) => picture.size + 1024;
+
+/** @param {number} bytes */
+export const megabytes = (bytes) => `${Math.ceil(bytes / 2 ** 20).toLocaleString("en")}\u00a0MB`;
 
 /** A drop beside the place must not make the browser leave the page. */
 for (const kind of ["dragover", "drop"]) {

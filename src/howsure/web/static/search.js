@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { bar, uncertaintyStrip } from "./charts.js";
 import { cropped } from "./crop.js";
 import { announce, h, patient, percent, picture } from "./dom.js";
-import { picturePlace } from "./pictures.js";
+import { picturePlace, tooMuch } from "./pictures.js";
 
 /** @typedef {import("./api.js").Result} Result */
 /** @typedef {import("./api.js").Harm & {crop: number}} Harm */
@@ -31,6 +31,13 @@ export function searchView(place) {
   const answers = h("div", { class: "answers" });
   const problem = h("p", { class: "problem", role: "alert" });
   const drift = h("p", { class: "warning", role: "status" });
+  const kept = h(
+    "p",
+    { class: "soft", hidden: true },
+    "Yes and No are kept beside the gallery: ",
+    h("a", { href: api.FEEDBACK, download: "feedback.csv" }, "download them as pairs"),
+    ".",
+  );
   let running = new AbortController();
 
   async function ask() {
@@ -41,8 +48,10 @@ export function searchView(place) {
     answers.setAttribute("aria-busy", "true");
     try {
       const found = await api.gallery();
+      const refused = tooMuch(last.pictures, found);
+      if (refused) throw new Error(refused);
       if (!last.before.length) {
-        const first = await api.search(last.pictures, NOTHING, mine.signal);
+        const first = await api.search(last.pictures, NOTHING, { trial: false, signal: mine.signal });
         last.before = first.results;
         last.drifted = first.drifted === true;
       }
@@ -55,13 +64,13 @@ export function searchView(place) {
       answers.replaceChildren(
         ...results.map((result, i) => answerCard(result, harmed ? (last.before[i] ?? null) : null, found)),
       );
-      sliders.hidden = false;
+      sliders.hidden = kept.hidden = false;
       announce(results.map(spoken).join(" "));
     } catch (error) {
       if (mine.signal.aborted) return;
       last.before = [];
       answers.replaceChildren();
-      sliders.hidden = true;
+      sliders.hidden = kept.hidden = true;
       problem.textContent = error instanceof Error ? error.message : String(error);
     } finally {
       if (mine === running) answers.removeAttribute("aria-busy");
@@ -69,9 +78,10 @@ export function searchView(place) {
   }
 
   const later = patient(() => void ask(), 150);
+  const hint = h("span", {}, "or drop it here, or paste it. Several are fine.");
   const chosen = picturePlace({
     label: "Choose a picture",
-    hint: "or drop it here, or paste it. Several are fine.",
+    hint,
     take: (pictures) => {
       last.pictures = pictures;
       last.before = [];
@@ -79,9 +89,13 @@ export function searchView(place) {
       void ask();
     },
   });
-  place.append(h("h1", {}, "What is this?"), chosen.element, problem, drift, sliders, answers);
+  place.append(h("h1", {}, "What is this?"), chosen.element, problem, drift, sliders, answers, kept);
   document.addEventListener("paste", chosen.paste);
   void ask();
+  void api.gallery().then(
+    (limits) => (hint.textContent = `or drop it here, or paste it. Up to ${limits.pictures} at once.`),
+    () => {}, // app.js tells that the server is gone
+  );
   return () => {
     running.abort();
     document.removeEventListener("paste", chosen.paste);
@@ -94,7 +108,7 @@ const NOTHING = { blur: 0, occlusion: 0, noise: 0 };
 async function searchHarmed(signal) {
   const { crop, ...rest } = last.harm;
   const pictures = await Promise.all(last.pictures.map((picture) => cropped(picture, crop)));
-  return api.search(pictures, rest, signal);
+  return api.search(pictures, rest, { trial: true, signal });
 }
 
 /** @param {() => void} changed */
@@ -157,7 +171,6 @@ function answerCard(result, before, gallery) {
         h("h2", {}, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[answer.kind]), answer.words),
         answer.why && h("p", {}, sentence(answer.why)),
         chances(result, before),
-        result.split && h("p", { class: "soft" }, splitWords(result.split)),
       ),
       shape
         ? uncertaintyStrip(shape, {
@@ -165,8 +178,9 @@ function answerCard(result, before, gallery) {
             before: before?.uncertainty ?? null,
             usual: gallery.usual,
             rank: result.rank,
+            split: result.split,
           })
-        : h("p", { class: "soft flat" }, "This model gives every picture the same uncertainty."),
+        : h("p", { class: "soft flat" }, "This model gives every picture the same uncertainty; howsure laplace adds one to a model that is trained."),
     ),
     result.matches.length > 0 && h("h3", {}, "Nearest in the gallery, and P(same) of each"),
     h("ol", { class: "matches" }, ...result.matches.map((match) => matchRow(match, result.query))),
@@ -193,12 +207,6 @@ function chances(result, before) {
       h("dd", {}, bar(Number(p)), h("span", {}, percent(Number(p))), note && h("span", { class: "soft" }, note)),
     ]),
   );
-}
-
-/** @param {{picture: number, model: number}} split */
-function splitWords(split) {
-  const share = split.picture / (split.picture + split.model || 1);
-  return `Of its uncertainty, ${percent(share)} is about the picture, ${percent(1 - share)} about the model.`;
 }
 
 /**

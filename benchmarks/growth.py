@@ -18,7 +18,7 @@ from search import CLUSTERS, DEFAULT, DIM, K, under
 
 from howsure import Gaussian
 from howsure.index import Index
-from howsure.index.engines.lists import Lists, build_lists
+from howsure.index.engines.lists import build_lists
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 QUERIES = 32
@@ -66,13 +66,13 @@ def grown(count: int) -> Point:
         plain = timed(spent, "faiss", lambda: build_lists(means))
         rough, exact = ({"by": "likelihood", "approximate": choice} for choice in (True, False))
         found, truth = index.search(queries, K, **rough), index.search(queries, K, **exact)
-        alike = Lists(plain, index._replica.engine.shrunk.lists.probes, 0.0, 0.0)
+        plain.nprobe = index._replica.engine.shrunk.lists.probes
         calls: dict[str, Callable[[Gaussian], object]] = {
             "distance": lambda query: index.search(query, K),
             "exact": lambda query: index.search(query, K, **exact),
             "lists": lambda query: index.search(query, K, **rough),
             "Flat": lambda query: flat.search(query.location.numpy(), K),
-            "IVF": lambda query: alike.nearest(query.location.numpy(), K, None),
+            "IVF": lambda query: plain.search(query.location.numpy(), K),
         }
         return {
             "items": count,

@@ -14,6 +14,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,11 @@ class Prior:
     def dim(self) -> int:
         """D."""
         return len(self.centre)
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """`centre` and `between` for numpy."""
+        return self.centre.numpy(), self.between.numpy()
 
     @property
     def version(self) -> str:

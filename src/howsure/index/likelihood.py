@@ -9,16 +9,16 @@ approximate answer is asked for, they come from inverted lists.
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
 from howsure.embeddings import Embedding
 from howsure.errors import GalleryError
 from howsure.index.engines.beside import ShrunkRows
 from howsure.index.engines.embedded import EmbeddedEngine
+from howsure.index.engines.lists import BEST
 from howsure.index.layout import Layout
-from howsure.index.rank import QUERIES, Ranking, costs, paired_distance
+from howsure.index.moments import Moments, distances, log_likelihood_ratios
+from howsure.index.rank import QUERIES, Ranking, costs
 from howsure.index.shrunk import ShrunkQuery
-from howsure.prior import log_likelihood_ratio
 
 CANDIDATES = 200  # re-ranked, where they are not proved
 SMALL = 2000  # items that are all compared about as soon as candidates are found
@@ -31,31 +31,28 @@ def rank_by_likelihood(
 ) -> Ranking:
     """The k most likely of at least k items, by likelihood, then by age. The query is in float64, on the CPU."""
     shrunk = _require_prior(engine)
-    asked = ShrunkQuery.of(query, shrunk.prior, layout.draws)
+    moments = Moments.of(query.by_draw())
+    asked = ShrunkQuery.of(query, shrunk.prior, layout.draws, moments)
     way = _way(shrunk, asked, len(engine), approximate)
-    count = max(shrunk.lists.count if way == "listed" and shrunk.lists else CANDIDATES, 2 * k)
-    step = 1 if way == "all" else max(1, QUERIES * CANDIDATES // count)
+    count = _count(way, k, shrunk)
+    step = 1 if way == "all" else max(1, QUERIES * CANDIDATES // max(count, CANDIDATES))
+    parts, most = [], 0
 
-    def cost(a: Embedding, b: Embedding) -> Tensor:
-        return -log_likelihood_ratio(a, b, shrunk.prior, paired=True)
+    def unlikeliness(a: Moments, b: Moments) -> np.ndarray:
+        return -log_likelihood_ratios(a, b, shrunk.prior)
 
-    numbers, most = np.empty((len(query), k), np.int64), 0
-    unlikely, distances = np.empty((len(query), k)), np.empty((len(query), k))
     for start in range(0, len(query), step):
         rows = np.arange(start, min(start + step, len(query)))
-        found = _candidates(way, asked[start : start + step], k, count, engine=engine, shrunk=shrunk)
-        exactly, apart = costs(query, rows, found, cost, paired_distance, engine=engine, layout=layout)
-        best = np.arange(len(rows))[:, None], np.lexsort((found, exactly))[:, :k]
-        numbers[rows], unlikely[rows], distances[rows] = found[best], exactly[best], apart[best]
+        part = asked if len(rows) == len(asked) else asked[start : start + step]
+        found = _candidates(way, part, k, count, engine=engine, shrunk=shrunk)
+        unlikely, apart = costs(moments, rows, found, unlikeliness, distances, records=engine.records_at, layout=layout)
+        # Places are in the order of age.
+        best = np.arange(len(rows))[:, None], np.lexsort((found, unlikely))[:, :k]
+        parts.append((engine.numbers_at(found[best]), apart[best], -unlikely[best]))
         most = max(most, found.shape[1])
-    return Ranking(
-        numbers,
-        distances,
-        exact=way in ("proved", "all"),
-        candidates=most,
-        likelihoods=-unlikely,
-        recall=_recall(way, shrunk),
-    )
+    numbers, apart, likely = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+    exact = way in ("proved", "all")
+    return Ranking(numbers, apart, exact, candidates=most, likelihoods=likely, recall=_recall(way, shrunk))
 
 
 def _require_prior(engine: EmbeddedEngine) -> ShrunkRows:
@@ -78,15 +75,22 @@ def _way(shrunk: ShrunkRows, asked: ShrunkQuery, count: int, approximate: bool |
     return "all" if approximate is False or count <= SMALL else "near"
 
 
+def _count(way: str, k: int, shrunk: ShrunkRows) -> int:
+    """How many candidates there are where they are not proved."""
+    if way == "listed" and shrunk.lists:
+        return max(shrunk.lists.count, -(-shrunk.lists.count * k // BEST))
+    return max(CANDIDATES, 2 * k)
+
+
 def _candidates(
     way: str, asked: ShrunkQuery, k: int, count: int, *, engine: EmbeddedEngine, shrunk: ShrunkRows
 ) -> np.ndarray:
-    """(Q, c) numbers, about `count` where they are not proved; -1 where there is none."""
+    """(Q, c) places, about `count` where they are not proved; -1 where there is none."""
     if way == "all":
-        return np.broadcast_to(engine.numbers(), (len(asked), len(engine)))
+        return np.broadcast_to(engine.places(), (len(asked), len(engine)))
     if way == "proved":
-        return engine.numbers_at(shrunk.most_likely(asked, k))
-    return engine.numbers_at(shrunk.listed(asked, k, count) if way == "listed" else shrunk.nearest(asked, count))
+        return shrunk.most_likely(asked, k)
+    return shrunk.listed(asked, k, count) if way == "listed" else shrunk.nearest(asked, count)
 
 
 def _recall(way: str, shrunk: ShrunkRows) -> float | None:

@@ -6,22 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
-from howsure.compare import rms_distance
-from howsure.embeddings import Embedding, restore
+from howsure.embeddings import Embedding
 from howsure.index.engines import Finder
 from howsure.index.keys import query_keys, scan_ceiling
 from howsure.index.layout import Layout
+from howsure.index.moments import Moments, distances
 
 SLACK = 16  # candidates beyond k: enough for the proof unless very many items are about equally near
 WIDEN = 4
 QUERIES = 256  # scanned together
-# Values compared together: few enough to stay in the cache, and for torch to keep to one thread. For more it would wake
-# others, and waiting for them costs more than all the arithmetic.
-VALUES = 30_000
+VALUES = 1 << 17  # compared together: few enough to stay in the cache
 
-Cost = Callable[[Embedding, Embedding], Tensor]  # of row i of one with row i of the other, (N,): small = near
+Cost = Callable[[Moments, Moments], np.ndarray]  # of row i of one with row i of the other, (N,): small = near
+Records = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,41 +53,41 @@ def rank(query: Embedding, k: int, *, engine: Finder, layout: Layout) -> Ranking
 
 def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ranking:
     keys, constant = query_keys(query, layout.draws)
-    numbers, distances = np.empty((len(query), k), np.int64), np.empty((len(query), k))
+    moments = Moments.of(query.by_draw())
+    numbers, nearest = np.empty((len(query), k), np.int64), np.empty((len(query), k))
     waiting, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
     while len(waiting):
         found = engine.candidates(keys[waiting], count)
-        (exactly,) = costs(query, waiting, found.numbers, paired_distance, engine=engine, layout=layout)
+        (exactly,) = costs(moments, waiting, found.numbers, distances, records=engine.records, layout=layout)
         best = np.arange(len(waiting))[:, None], np.lexsort((found.numbers, exactly))[:, :k]
-        numbers[waiting], distances[waiting] = found.numbers[best], exactly[best]
+        numbers[waiting], nearest[waiting] = found.numbers[best], exactly[best]
         most = max(most, found.numbers.shape[1])
-        ceiling = scan_ceiling(keys[waiting], distances[waiting, -1] ** 2, constant[waiting])
+        ceiling = scan_ceiling(keys[waiting], nearest[waiting, -1] ** 2, constant[waiting])
         proved = (found.reach == np.inf) | (found.reach > ceiling)
         hopeless = found.reach == -np.inf
         exact = exact and not hopeless.any()
         waiting = waiting[~(proved | hopeless)]
         count *= WIDEN
-    return Ranking(numbers, distances, exact, most)
+    return Ranking(numbers, nearest, exact, most)
 
 
 def costs(
-    query: Embedding, rows: np.ndarray, numbers: np.ndarray, *each: Cost, engine: Finder, layout: Layout
+    query: Moments, rows: np.ndarray, found: np.ndarray, *each: Cost, records: Records, layout: Layout
 ) -> list[np.ndarray]:
-    """From these rows of the query to their own candidates, (Q, c), in float64; infinite where there is none."""
-    flat, owner = numbers.ravel(), np.repeat(rows, numbers.shape[1])
-    values: list[np.ndarray] = [np.full(numbers.size, np.inf) for _ in each]
-    pairs = np.flatnonzero(flat >= 0)
-    arrays, step = query.arrays(), max(1, VALUES // layout.dim)
+    """From these rows of the query to what was found for each, (Q, c), in float64; infinite where that is -1.
+
+    `records` gives the packed moments of what was found.
+    """
+    flat, step = found.ravel(), max(1, VALUES // layout.dim)
+    there = flat >= 0
+    if len(rows) == 1 and len(flat) <= step and there.all():  # the usual search, where every microsecond counts
+        asked, gallery = query[rows], Moments.read(records(flat), layout)
+        return [cost(asked, gallery)[None] for cost in each]
+    pairs, owner = np.flatnonzero(there), np.repeat(rows, found.shape[1])
+    values = [np.full(found.size, np.inf) for _ in each]
     for start in range(0, len(pairs), step):
         part = pairs[start : start + step]
-        # Gathered with numpy, because torch wakes other threads for far fewer values here.
-        repeated = restore(query.family, {name: array[owner[part]] for name, array in arrays.items()})
-        gallery = layout.unpack(engine.records(flat[part]), np.float64)
+        asked, gallery = query[owner[part]], Moments.read(records(flat[part]), layout)
         for value, cost in zip(values, each, strict=True):
-            value[part] = cost(repeated, gallery).numpy()
-    return [value.reshape(numbers.shape) for value in values]
-
-
-def paired_distance(query: Embedding, gallery: Embedding) -> Tensor:
-    """`rms_distance` of row with row."""
-    return rms_distance(query, gallery, paired=True)
+            value[part] = cost(asked, gallery)
+    return [value.reshape(found.shape) for value in values]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ import torch
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.index.keys import LARGEST, matching_draws
+from howsure.index.moments import Moments
 from howsure.prior import Prior
 
 
@@ -37,12 +39,12 @@ def shrunk_rows(embedding: Embedding, prior: Prior) -> np.ndarray:
     array([[2. , 4. , 1. , 0.5]], dtype=float32)
     """
     shrunk = prior.shrink(embedding.map(lambda tensor: tensor.detach().to("cpu", torch.float64)))
-    draws = shrunk.by_draw()
-    rows = _rows([(draw.mean - prior.centre).numpy() for draw in draws], len(draws))
-    end = len(draws) * prior.dim
+    moments, draws = Moments.of(shrunk.by_draw()), len(shrunk.by_draw())
+    rows = _rows([mean - prior.arrays[0] for mean in moments.means], draws)
+    end = draws * prior.dim
     rows[:, end] = np.square(rows[:, :end]).sum(1)
     rows[:, end + 1] = 1
-    rows[:, end + 2] = _one_variance(shrunk)
+    rows[:, end + 2] = _one_variance(moments)
     return rows.astype(np.float32)
 
 
@@ -53,24 +55,35 @@ class ShrunkQuery:
     keys: np.ndarray  # (Q, shrunk width) float32
     half: np.ndarray  # (Q,) float64: ½|m|²
     variance: np.ndarray  # (Q,) float64: of a query that has one for all dimensions; -1 for any other
+    spread: np.ndarray  # (Q, D) or (Q, 1) float64: the variance of each dimension, in the first draw
     dim: int
 
     @classmethod
-    def of(cls, query: Embedding, prior: Prior, draws: int) -> ShrunkQuery:
-        """From a float64 query, for a gallery of `draws` draws. A query is not shrunk."""
-        parts = matching_draws(query, draws)
-        means = [(part.mean - prior.centre).numpy() for part in parts] * (draws // len(parts))
-        keys = _rows(means, draws)
-        half = 0.5 * np.square(keys).sum(1)
-        largest = np.abs(keys).max(initial=0)
+    def of(cls, query: Embedding, prior: Prior, draws: int, moments: Moments | None = None) -> ShrunkQuery:
+        """From a float64 query, and its moments where they are known, for a gallery of `draws` draws.
+
+        A query is not shrunk.
+        """
+        single, centre = len(query.by_draw()) == 1, prior.arrays[0]
+        parts = moments if moments and single else Moments.of(matching_draws(query, draws))
+        keys = _rows([mean - centre for mean in parts.means] * (draws // len(parts.means)), draws)
+        half = 0.5 * (keys * keys).sum(1)
+        largest = (2 * float(half.max(initial=0))) ** 0.5  # or less
         if not largest <= LARGEST:  # so that NaN is refused too
             query.checked()
             raise InputError("query", expected=f"values up to {LARGEST:g}", got=f"{largest:g}")
         keys[:, draws * prior.dim] = -0.5
-        return cls(keys.astype(np.float32), half, _one_variance(query), prior.dim)
+        # A query of draws is not what its total variance says.
+        variance = _one_variance(parts) if single else np.full(len(query), -1.0)
+        return cls(keys.astype(np.float32), half, variance, parts.variances[0], prior.dim)
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest variance; of no query, infinity and 0."""
+        return float(self.variance.min(initial=np.inf)), float(self.variance.max(initial=0))
 
     def __getitem__(self, rows: slice | np.ndarray) -> ShrunkQuery:
-        return ShrunkQuery(self.keys[rows], self.half[rows], self.variance[rows], self.dim)
+        return ShrunkQuery(self.keys[rows], self.half[rows], self.variance[rows], self.spread[rows], self.dim)
 
     def __len__(self) -> int:
         return len(self.half)
@@ -84,9 +97,11 @@ def _rows(means: Sequence[np.ndarray], draws: int) -> np.ndarray:
     return rows
 
 
-def _one_variance(embedding: Embedding) -> np.ndarray:
+def _one_variance(moments: Moments) -> np.ndarray:
     """(N,): the variance of an item that has one for all dimensions, -1 for any other, and for draws."""
-    if len(embedding.by_draw()) > 1:
-        return np.full(len(embedding), -1.0)
-    variance = embedding.variance.numpy()
+    variance = moments.variances[0]
+    if len(moments.variances) > 1:
+        return np.full(len(variance), -1.0)
+    if variance.shape[1] == 1:
+        return variance[:, 0]
     return np.where((variance == variance[:, :1]).all(1), variance[:, 0], -1.0)

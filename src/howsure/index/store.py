@@ -121,6 +121,12 @@ class Store:
             raise GalleryError(f"gallery {self.path}", expected=f"notes of {', '.join(names)}", got=", ".join(found))
         return [json.loads(found[name]) for name in names]
 
+    def time(self) -> int:
+        """The note of the time, which every search asks for."""
+        with said_plainly(self.path):
+            row = self._db.execute("SELECT value FROM meta WHERE name = 'time'").fetchone()
+        return int(row[0]) if row else -1  # `notes` says what is wrong then
+
     def take_note(self, **notes: Any) -> None:
         """Set such values, durably."""
         with self._writing():

@@ -8,13 +8,12 @@ from itertools import product
 import numpy as np
 
 from howsure.index.engines.embedded import EmbeddedEngine
-from howsure.index.engines.lists import COUNT, FROM, Lists, build_lists
+from howsure.index.engines.lists import BEST, FROM, Lists, build_lists
 from howsure.index.layout import Layout
 from howsure.index.likelihood import TARGET, rank_by_likelihood
 
-BEST = 10
 PROBES = (1, 2, 4, 8, 16, 32, 64)  # lists read; where more are needed, the data have no structure that lists could use
-COUNTS = (COUNT, 4 * COUNT, 16 * COUNT)  # rows that they find for a query
+COUNTS = (50, 200, 800, 3200)  # rows that they find for a query
 BETTER = 0.02  # recall that is worth four times the rows
 SAMPLE, LEAST, PAIRS = 64, 16, 20_000_000
 
@@ -23,8 +22,8 @@ def make_lists(engine: EmbeddedEngine, layout: Layout) -> None:
     """Make lists for the snapshot that the engine has just written, if it is large enough for them.
 
     The items of a sample are searched for with their own beliefs, among all and among lists, each left out of its own
-    results. As few rows are found, and as few lists read for them, as give `TARGET` of what a full comparison finds. If
-    nothing does, what gives most is kept, and more rows only where they are worth it.
+    results. As few rows are found, and as few lists read for them, as give `TARGET` of what a full comparison finds, by
+    a standard error or more. If nothing does, what gives most is kept, and more rows only where they are worth it.
     """
     shrunk = engine.shrunk
     if shrunk is None or len(engine) < FROM:
@@ -43,17 +42,18 @@ def make_lists(engine: EmbeddedEngine, layout: Layout) -> None:
 
     truth = found(False)
 
-    def recall(approximate: bool | None) -> float:
+    def recall(approximate: bool | None) -> tuple[float, float]:
         shared = [len(ours & best) / len(best) for ours, best in zip(found(approximate), truth, strict=True)]
-        return float(np.mean(shared))
+        return float(np.mean(shared)), float(np.std(shared)) / len(shared) ** 0.5
 
     shrunk.lists = None
-    best = Lists(index, PROBES[0], 0.0, recall(None), COUNTS[0])
+    best = Lists(index, PROBES[0], 0.0, recall(None)[0], COUNTS[0])
     for count, probes in product(COUNTS, [number for number in PROBES if number <= index.nlist]):
         shrunk.lists = replace(best, probes=probes, count=count)
-        reached = recall(True)
-        if reached >= TARGET or reached > best.recall + (BETTER if count > best.count else 0):
+        reached, error = recall(True)
+        enough = reached - error >= TARGET  # so that it is not by luck
+        if enough or reached > best.recall + (BETTER if count > best.count else 0):
             best = replace(shrunk.lists, recall=reached)
-        if reached >= TARGET:
+        if enough:
             break
     engine.keep(best)

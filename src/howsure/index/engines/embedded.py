@@ -13,13 +13,14 @@ from typing import Any, cast
 import numpy as np
 
 from howsure.index.engines import Candidates
-from howsure.index.engines.beside import ShrunkRows, by_variance
+from howsure.index.engines.beside import ShrunkRows, by_variance, made_rows
 from howsure.index.engines.lists import FROM, Lists, read_lists, write_lists
 from howsure.index.engines.scan import nearest, squared_norms
 from howsure.index.engines.snapshot import Snapshot, SnapshotError, read_snapshot, write_snapshot
 from howsure.index.keys import key_width
 from howsure.index.layout import Layout
-from howsure.index.shrunk import shrunk_rows, shrunk_width
+from howsure.index.shrunk import shrunk_width
+from howsure.index.weighted import Typical, weighted_width
 from howsure.prior import Prior
 
 ROWS = 1 << 14
@@ -32,7 +33,7 @@ class Block:
 
     def __init__(self, numbers: np.ndarray, keys: np.ndarray, records: np.ndarray):
         self.count = len(numbers)
-        self.alive = np.ones(self.count, bool)
+        self.alive, self.dead = np.ones(self.count, bool), 0  # rows that are not removed, and how many are
         self.numbers, self.keys, self.records = numbers, keys, records
         self._norms: np.ndarray | None = None  # of the keys, once they are asked for
 
@@ -40,11 +41,6 @@ class Block:
     def empty(cls, width: int, record: np.dtype[Any]) -> Block:
         """No rows yet."""
         return cls(np.empty(0, np.int64), np.empty((0, width), np.float32), np.empty(0, record))
-
-    @property
-    def dead(self) -> int:
-        """Rows removed."""
-        return self.count - int(np.count_nonzero(self.alive[: self.count]))
 
     def append(self, numbers: np.ndarray, keys: np.ndarray, records: np.ndarray) -> None:
         """Add rows; capacity doubles, so that n single rows cost O(n) in all."""
@@ -73,6 +69,7 @@ class Block:
         places = self.positions(numbers)
         places = places[places >= 0]
         self.alive[places] = False
+        self.dead = self.count - int(np.count_nonzero(self.alive[: self.count]))
         self.keys[places, -1] = FAR
         if self._norms is not None:
             self._norms[places] = squared_norms(self.keys[places])
@@ -117,7 +114,7 @@ class EmbeddedEngine:
             self._gallery,
             layout.record,
             width=self._width,
-            shrunk=shrunk_width(layout.draws, layout.dim) if prior else 0,
+            shrunk=(shrunk_width(layout.draws, layout.dim), weighted_width(layout.dim)) if prior else (0, 0),
             prior=prior.version if prior else None,
         )
         self._start(snapshot)
@@ -141,7 +138,8 @@ class EmbeddedEngine:
         self.sequence, self._checksum = (snapshot.sequence, snapshot.checksum) if snapshot else (0, 0)
         self.shrunk: ShrunkRows | None = None
         if self.prior and snapshot:
-            self.shrunk = ShrunkRows(self.prior, self._layout, snapshot.shrunk, snapshot.order)
+            typical = Typical.from_json(snapshot.typical) if snapshot.typical else None
+            self.shrunk = ShrunkRows(self.prior, self._layout, snapshot.shrunk, snapshot.order, typical)
         elif self.prior:
             self.shrunk = ShrunkRows.empty(self.prior, self._layout)
 
@@ -180,13 +178,26 @@ class EmbeddedEngine:
         return records
 
     def numbers_at(self, places: np.ndarray) -> np.ndarray:
-        """The numbers of items by their places, as `shrunk` counts them; -1 stays."""
-        old = places < self._old.count
-        numbers = np.full(places.shape, -1)
-        here, later = old & (places >= 0), ~old
-        numbers[here] = self._old.numbers[places[here]]
-        numbers[later] = self._tail.numbers[places[later] - self._old.count]
-        return numbers
+        """The numbers of items by their places, as `shrunk` counts them."""
+        return self._at(places, "numbers")
+
+    def records_at(self, places: np.ndarray) -> np.ndarray:
+        """The packed moments of items by their places."""
+        return self._at(places, "records")
+
+    def _at(self, places: np.ndarray, name: str) -> np.ndarray:
+        if not self._tail.count:
+            return np.asarray(getattr(self._old, name)[places])
+        later = places >= self._old.count
+        values = np.empty(places.shape, getattr(self._tail, name).dtype)
+        values[~later] = getattr(self._old, name)[places[~later]]
+        values[later] = getattr(self._tail, name)[places[later] - self._old.count]
+        return values
+
+    def places(self) -> np.ndarray:
+        """The places of all items held, in order."""
+        held = ((self._old, 0), (self._tail, self._old.count))
+        return np.concatenate([start + np.flatnonzero(block.alive[: block.count]) for block, start in held])
 
     def numbers(self) -> np.ndarray:
         """All items held, in order."""
@@ -194,13 +205,15 @@ class EmbeddedEngine:
 
     def persist(self, sequence: int) -> None:
         """Write a new snapshot of the live rows, map it, and start an empty tail."""
-        manifest = {"schema": 1, "gallery": self._gallery, "sequence": sequence, "count": len(self)}
+        manifest: dict[str, Any] = {"schema": 1, "gallery": self._gallery, "sequence": sequence, "count": len(self)}
         sections = [self._live(name) for name in ("numbers", "keys", "records")]
         if self.prior:
             manifest["prior"] = self.prior.version
             numbers = self.numbers()
-            order = by_variance(self.prior, self._layout, self._live("records"))
-            sections[2:2] = self._shrunk(numbers[order]), iter([order])
+            order, typical = by_variance(self.prior, self._layout, self._live("records"))
+            if typical:
+                manifest["typical"] = typical.to_json()
+            sections[2:2] = self._shrunk(numbers[order], typical), iter([order])
         write_snapshot(self._directory, manifest, sections)
         self.load()
 
@@ -208,10 +221,10 @@ class EmbeddedEngine:
         """Take another prior; there are no shrunk rows until the next snapshot."""
         self.prior, self.shrunk = prior, None
 
-    def _shrunk(self, numbers: np.ndarray) -> Iterator[np.ndarray]:
+    def _shrunk(self, numbers: np.ndarray, typical: Typical | None) -> Iterator[np.ndarray]:
         for start in range(0, len(numbers), ROWS):
             embedding = self._layout.unpack(self.records(numbers[start : start + ROWS]))
-            yield shrunk_rows(embedding, cast(Prior, self.prior))
+            yield made_rows(embedding, cast(Prior, self.prior), typical)
 
     def _live(self, name: str) -> Iterator[np.ndarray]:
         # Removed rows are left out, so their altered keys never reach the disk.

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from howsure.index.engines.scan import BATCH, inner_products
 from howsure.index.keys import FLOAT32
 from howsure.index.shrunk import ShrunkQuery
 
@@ -57,14 +58,12 @@ def most_likely(query: ShrunkQuery, k: int, old: np.ndarray, new: np.ndarray, *,
     return _best(Pairs(*columns), k)
 
 
-def refine(query: ShrunkQuery, k: int, rows: np.ndarray, values: np.ndarray, *, largest: float) -> Pairs:
-    """Those of these rows (Q, c), of these values (Q, c, width), that may be among the k best of them; -1 is none."""
-    terms = _Terms.of(query, largest)
-    product = np.matmul(values, query.keys[:, :, None])[:, :, 0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        low, high = terms.interval(product, values[:, :, query.dim + 2], slice(None))
-    owner, place = np.nonzero(rows >= 0)
-    return _best(Pairs(owner, rows[owner, place], low[owner, place], high[owner, place]), k)
+def scores(query: ShrunkQuery, product: np.ndarray, spread: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """About s, given row · key and v~ of pairs and the query that each is of. Not proved."""
+    total = spread + query.variance.astype(np.float32)[owner]
+    score = (product - query.half.astype(np.float32)[owner]) / total
+    score -= np.float32(0.5 * query.dim) * np.log(total)
+    return np.asarray(score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,19 +138,28 @@ def _dropped_by_sign(terms: _Terms, rows: np.ndarray, floor: np.ndarray) -> Pair
     constant = 0.5 * terms.dim * middle - slope * terms.variance - terms.half
     more = np.abs(constant) + np.abs(slope) * most
     tilt = np.stack([constant + terms.growth * (terms.size + more), -slope], 2).astype(np.float32)
-    room, hits = np.empty(len(keys) * step, np.float32), []
-    for chunk, first in enumerate(firsts):
+    few, hits = len(keys) < BATCH, []  # the products of a few queries fit into memory, and are looked at all at once
+    room = np.empty((len(keys), len(rows) if few else min(step, len(rows))), np.float32)
+    for chunk, first in enumerate(firsts.tolist()):
         part = rows[first : first + step]
         keys[:, column : column + 2] = tilt[:, chunk]
-        product = np.matmul(keys, part.T, out=room[: len(keys) * len(part)].reshape(len(keys), len(part))).ravel()
-        hit = np.flatnonzero(product >= 0)
-        query, row = np.divmod(hit, len(part))
-        hits.append((query, first + row, product[hit]))
-    query, row, product = (np.concatenate(part) for part in zip(*hits, strict=True))
+        product = room[:, first : first + step] if few else room[:, : len(part)]
+        inner_products(keys, part, product)
+        if not few:
+            hits.append(_not_negative(product, first))
+    query, row, product = _not_negative(room, 0) if few else (np.concatenate(part) for part in zip(*hits, strict=True))
     tilted, spread = tilt[query, row // step].astype(np.float64), rows[row, column + 1].astype(np.float64)
     bare = product - tilted[:, 0] - tilted[:, 1] * spread
     low, high = terms.interval(bare[:, None], spread[:, None], query, more[query, row // step, None])
     return Pairs(query, row, low[:, 0], high[:, 0])
+
+
+def _not_negative(product: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Query, row and value of each product (Q, C) that is not, where rows are counted from the first."""
+    values = product.ravel()
+    hit = np.flatnonzero(values >= 0)
+    query, row = np.divmod(hit, product.shape[1])
+    return query, first + row, values[hit]
 
 
 def _best(pairs: Pairs, k: int) -> Pairs:

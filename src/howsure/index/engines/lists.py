@@ -9,22 +9,27 @@ They are never the truth: without them, or if they are damaged, searches read al
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 
-from howsure.index.engines.scan import products
+from howsure.index.engines.scan import one_thread, products
 from howsure.index.engines.snapshot import SnapshotError, publish, read_manifest, write_manifest
 
 MANIFEST = "snapshot-lists.json"
 FROM = 10_000  # rows; fewer are read sooner than lists are
-COUNT = 200  # rows found for a query, where no more are needed
+COUNT = 200  # rows found for a query by lists that do not say
+BEST = 10  # most likely items, by which lists are judged
 # Lists for each root of the number of rows, rows for each list to learn from, and rounds to learn in.
-SHARE, LEARN, ROUNDS = 2, 64, 10
+SHARE, LEARN, ROUNDS = 4, 32, 10
 ROWS = 1 << 16
+MORE = 16  # lists read, where the usual hold too little
+ALL = 2  # times the rows asked for: lists that hold no more are read whole
 
 # What faiss makes of these in Python differs from what its types say.
 _options: Any = faiss.SearchParametersIVF
@@ -41,18 +46,73 @@ class Lists:
     scan_recall: float  # of the same where candidates come from a scan of all rows
     count: int = COUNT  # rows found for a query
 
-    def nearest(self, keys: np.ndarray, count: int, removed: np.ndarray | None) -> np.ndarray:
-        """(Q, count) rows about nearest to each key, none of them removed; -1 where there are no more."""
+    def found(self, keys: np.ndarray, k: int, count: int, removed: np.ndarray | None) -> Found:
+        """At least `count` rows about nearest to each key, none of them removed, or all that was read.
+
+        Where that is less than k, more lists are read, but not many more.
+        """
+        # Where lists hold little more than is asked for, all of it is found sooner than the nearest of it.
+        if self.probes * self.index.ntotal <= ALL * count * self.index.nlist:
+            found = self.members.near(keys, self.probes, removed)
+            return found if found.counts.min() >= k else self.members.near(keys, self.probes, removed, least=k)
         options = _options(nprobe=self.probes)
         if removed is not None:
             options = _options(nprobe=self.probes, sel=_bitmap(np.packbits(~removed, bitorder="little")))
-        threads = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)
-        try:
+        with one_thread():
             _, rows = self.index.search(np.ascontiguousarray(keys), count, params=options)
-        finally:
-            faiss.omp_set_num_threads(threads)
-        return np.asarray(rows)
+        kept = rows >= 0
+        return Found(rows[kept], kept.sum(1))
+
+    @cached_property
+    def members(self) -> Members:
+        """The rows of each list."""
+        lists, centres = self.index.invlists, self.index.quantizer
+        rows = [faiss.rev_swig_ptr(lists.get_ids(n), lists.list_size(n)).astype(np.int32) for n in range(lists.nlist)]
+        return Members(centres.reconstruct_n(0, centres.ntotal), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Rows of all queries, one query after the other, and how many each has."""
+
+    rows: np.ndarray  # (T,)
+    counts: np.ndarray  # (Q,)
+
+
+class Members:
+    """The centres of lists (L, D), and the rows of all lists, one list after the other."""
+
+    def __init__(self, centres: np.ndarray, rows: Sequence[np.ndarray]):
+        self._centres, self._half = centres, 0.5 * np.square(centres).sum(1)
+        self._rows, self._sizes = np.concatenate(rows), np.array([len(part) for part in rows])
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def near(self, keys: np.ndarray, probes: int, removed: np.ndarray | None, least: int = 0) -> Found:
+        """Of the lists whose centres are nearest to each key, rows that are not removed.
+
+        As many lists as `probes`, and up to `MORE` others until they hold at least so many rows.
+        """
+        far = self._half - keys @ self._centres.T  # (Q, L): half the squared distance, but for the key's own length
+        if least:
+            chosen = np.argsort(far, 1)[:, : probes + MORE]
+        else:
+            chosen = far.argmin(1)[:, None] if probes == 1 else far.argpartition(probes - 1, 1)[:, :probes]
+        sizes, starts = self._sizes[chosen], self._starts[chosen]
+        if least:
+            enough = np.cumsum(sizes, 1) - sizes >= least
+            sizes[enough & (np.arange(sizes.shape[1]) >= probes)] = 0
+        counts = sizes.sum(1)
+        if sizes.size == 1:
+            rows = self._rows[starts[0, 0] : starts[0, 0] + counts[0]]
+        else:
+            flat = sizes.ravel()
+            before = np.cumsum(flat) - flat
+            rows = self._rows[np.repeat(starts.ravel() - before, flat) + np.arange(flat.sum())]
+        if removed is None:
+            return Found(rows, counts)
+        kept = ~removed[rows]
+        owner = np.repeat(np.arange(len(counts)), counts)[kept]
+        return Found(rows[kept], np.bincount(owner, minlength=len(counts)))
 
 
 def build_lists(rows: np.ndarray) -> Any:

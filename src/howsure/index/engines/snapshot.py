@@ -1,6 +1,7 @@
 """An immutable, checksummed file of keys and records that is mapped into memory, and the manifest that names it.
 
-    gallery/snapshot.json                      manifest: file, checksum, bytes, count, sequence, gallery, prior
+    gallery/snapshot.json                      manifest: file, checksum, bytes, count, sequence, gallery, prior, and
+                                               what is typical where shrunk rows are weighted
     gallery/snapshot-0000000000000042.bin      numbers, keys and records, one after the other; with a prior, before the
                                                records, shrunk rows sorted by variance and the place of each
 
@@ -36,6 +37,7 @@ class Snapshot:
 
     sequence: int
     checksum: int
+    typical: dict[str, Any] | None  # variances by which the shrunk rows are weighted; None if they are not
     numbers: np.ndarray  # (N,) int64, ascending
     keys: np.ndarray  # (N, K) float32
     shrunk: np.ndarray  # (N, W) float32; W = 0 without a prior
@@ -68,11 +70,12 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_snapshot(
-    directory: Path, gallery: str, record: np.dtype[Any], *, width: int, shrunk: int, prior: str | None
+    directory: Path, gallery: str, record: np.dtype[Any], *, width: int, shrunk: tuple[int, int], prior: str | None
 ) -> Snapshot | None:
     """The snapshot of this gallery if one was ever written, after a look at every byte of it.
 
-    Keys have `width` columns, shrunk rows `shrunk`, and `prior` is the version that they must be of.
+    Keys have `width` columns, shrunk rows the first of `shrunk`, or the second if they are weighted. `prior` is the
+    version that they must be of.
     """
     manifest = read_manifest(directory / MANIFEST)
     if manifest is None:
@@ -82,11 +85,12 @@ def read_snapshot(
     if manifest.get("prior") != prior:
         raise SnapshotError("it was made with another prior")
     path, count = directory / manifest["file"], manifest["count"]
+    typical = manifest.get("typical")
     # Kind and number of the rows in each section.
     sections: list[tuple[np.dtype[Any], int]] = [
         (np.dtype("<i8"), count),
         (np.dtype(("<f4", (width,))), count),
-        (np.dtype(("<f4", (shrunk,))), count),
+        (np.dtype(("<f4", (shrunk[bool(typical)],))), count),
         (np.dtype("<i4"), count if prior else 0),
         (record, count),
     ]
@@ -100,7 +104,7 @@ def read_snapshot(
         parts = [_map(path, *section, start) for section, start in zip(sections, starts, strict=False)]
     except FileNotFoundError as error:
         raise SnapshotError("its file is missing") from error
-    return Snapshot(manifest["sequence"], manifest["checksum"], *parts)
+    return Snapshot(manifest["sequence"], manifest["checksum"], typical, *parts)
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:

@@ -4,11 +4,17 @@
 
 Each world is a gallery and queries, a fifth of which no gallery item shows. They are embedded once. A split calibrates
 on some of the queries and judges the policy on all others. Beside ours stand scores that need no training (top-1
-distance, margin, distance to neighbours, all between places): the same two rules, the same exact test, the same splits;
-and the naive threshold, the widest one whose error on the calibration queries is small enough. The error is measured on
-the rest of a finite set, which is harsher than the promise: a part that flatters the calibration leaves its errors to
-the future. Records go to results/guarantee.json, world by world; those that are there are read, not repeated. All but
-digits need HOWSURE_DATA, fashion the models of `howsure bench fashion-mnist`, cub the extra `pretrained`.
+distance, margin, distance to neighbours, all between places): for matches alone, and for unknowns too; the same exact
+test, the same splits; and the naive threshold, the widest one whose error on the calibration queries is small enough.
+
+The tolerated error is the smallest of ERRORS at which the best of those scores answers 5 % of the queries, on other
+splits than the judged ones. A violation is an error above it among the answers to queries that calibration never saw.
+That is harsher than the promise: they are few, and a part that flatters calibration leaves its errors to them. What is
+promised is the error among all queries like those of the proof, which are drawn by lot from all that did not fit the
+policy; `broken` counts the splits in which the error among the answers to these is too large.
+
+Records go to results/guarantee.json, world by world; those that are there are read, not repeated. All but digits need
+HOWSURE_DATA, fashion the models of `howsure bench fashion-mnist`, cub the extra `pretrained`.
 """
 
 import argparse
@@ -43,7 +49,9 @@ ROOT = Path(__file__).parents[1]
 FILE = ROOT / "results" / "guarantee.json"
 FASHION = ROOT / "results" / "fashion-mnist" / "models" / "laplace-online-seed-0"
 CONFIDENCE, UNKNOWN = 0.95, 0.2
+ERRORS, WORTH = (0.05, 0.1, 0.2, 0.3, 0.4), 0.05
 SPLITS, QUICK_SPLITS = 100, 20
+TRIALS = range(1_000, 1_020)  # seeds of the splits that choose the tolerated error
 FREE = {"top-1 distance": 1, "kNN 5 distance": 5, "kNN 50 distance": 50}
 
 
@@ -57,7 +65,6 @@ class World:
     identities: np.ndarray
     near: Neighbours  # by belief
     free: Neighbours  # by place alone
-    max_error: float
     asked: int  # queries of one calibration
 
     @cached_property
@@ -84,7 +91,6 @@ def world(
     gallery: Embedding,
     identities: Sequence[Any],
     *,
-    max_error: float,
     asked: int,
 ) -> World:
     """Unknown queries are thinned out by lot until they are a fifth of all."""
@@ -95,7 +101,7 @@ def world(
     rows = np.sort(np.append(np.flatnonzero(known), unknown[: round(known.sum() * UNKNOWN / (1 - UNKNOWN))]))
     query = query[rows]
     free = neighbours(places(query), places(gallery))
-    return World(query, names[rows], gallery, theirs, neighbours(query, gallery), free, max_error, asked)
+    return World(query, names[rows], gallery, theirs, neighbours(query, gallery), free, asked)
 
 
 # The worlds.
@@ -105,7 +111,7 @@ def digits() -> World:
     enrolled, asked = load("digits:train@!8,9"), load("digits:test")
     embedder = train(enrolled, recipe_for("digits")).embedder
     beliefs = embedder.encode(asked), embedder.encode(enrolled)
-    return world(beliefs[0], asked.labels, beliefs[1], enrolled.labels, max_error=0.05, asked=450)
+    return world(beliefs[0], asked.labels, beliefs[1], enrolled.labels, asked=450)
 
 
 def fashion() -> World:
@@ -118,7 +124,7 @@ def fashion() -> World:
     )
     query = cat([embedder.encode(asked), embedder.encode(foreign)])
     labels = [*asked.labels, *[f"digit {label}" for label in foreign.labels]]
-    return world(query, labels, embedder.encode(there), there.labels, max_error=0.05, asked=2_000)
+    return world(query, labels, embedder.encode(there), there.labels, asked=2_000)
 
 
 def cub() -> World:
@@ -132,17 +138,21 @@ def cub() -> World:
     held, there, asked = np.split(order, [len(order) // 10, len(order) // 2])
     asked = np.append(asked, np.arange(len(order), len(species)))
     query, gallery = beliefs_of(seen, learn=there, held=held, shrink=3.0, asked=asked)
-    return world(query, species[asked], gallery, species[there], max_error=0.2, asked=1_800)
+    return world(query, species[asked], gallery, species[there], asked=1_800)
 
 
 def lfw() -> World:
-    """People with half of their pictures in the gallery, from which a layer learned; others are unknown."""
+    """People with half of their pictures in the gallery, from which a layer learned; others are unknown.
+
+    Descriptor and shrinkage were chosen by recall@1 among the gallery's own pictures: no query took part. How many
+    queries calibrate was chosen on splits of seeds from 1,000 on: with 1,200 too few are left to judge by.
+    """
     from birds import Birds
 
     images, rng = load("lfw"), np.random.default_rng(0)
     spec = InputSpec(64, 64, 1, (0.0,), (1.0,))
     with torch.no_grad():
-        features = [Gradients()(spec.normalise(part.pixels)) for part in stream(images, spec, batch=256, strict=True)]
+        features = [face(spec.normalise(part.pixels)) for part in stream(images, spec, batch=256, strict=True)]
     seen = Birds(torch.cat(features), np.unique(images.labels, return_inverse=True)[1])
     who = rng.permutation(seen.species.max() + 1)
     held_people, enrolled, strangers = np.split(who, [150, 1_300])
@@ -152,8 +162,8 @@ def lfw() -> World:
         there += rows[: (len(rows) + 1) // 2]
         asked += rows[(len(rows) + 1) // 2 :]
     held = np.flatnonzero(np.isin(seen.species, held_people))
-    query, gallery = beliefs_of(seen, learn=np.array(there), held=held, shrink=0.3, asked=np.array(asked))
-    return world(query, seen.species[asked], gallery, seen.species[there], max_error=0.2, asked=1_200)
+    query, gallery = beliefs_of(seen, learn=np.array(there), held=held, shrink=10.0, asked=np.array(asked))
+    return world(query, seen.species[asked], gallery, seen.species[there], asked=800)
 
 
 WORLDS: dict[str, Callable[[], World]] = {"digits": digits, "fashion": fashion, "cub": cub, "lfw": lfw}
@@ -176,6 +186,12 @@ class Gradients(nn.Module):
         return (blocks / (blocks.sum(-1, keepdim=True) + 1e-4)).sqrt().flatten(1)
 
 
+def face(pixels: Tensor) -> Tensor:
+    """(N, 1, 64, 64) to (N, M): the middle of the picture and its mirror image, gradients of both averaged."""
+    middle = pixels[..., 8:56, 8:56]
+    return (Gradients()(middle) + Gradients()(middle.flip(-1))) / 2
+
+
 @torch.no_grad()
 def beliefs_of(
     seen: Any, *, learn: np.ndarray, held: np.ndarray, shrink: float, asked: np.ndarray
@@ -196,39 +212,68 @@ def beliefs_of(
 # Judging.
 
 
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows of a world: some fit, some test, the others are the future."""
+
+    seed: int
+    fit: np.ndarray
+    test: np.ndarray
+    future: np.ndarray
+
+    @classmethod
+    def of(cls, world: World, seed: int) -> "Split":
+        now, future = np.split(np.random.default_rng(seed).permutation(len(world.labels)), [world.asked])
+        # As `calibrate` does it with this seed.
+        fit, test = np.split(np.random.default_rng(seed).permutation(now), [round(FIT_SHARE * len(now))])
+        return cls(seed, fit, test, future)
+
+    @property
+    def new(self) -> np.ndarray:
+        """All that fitted nothing: the future, then the test."""
+        return np.append(self.future, self.test)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What happened to the queries of one split that calibration did not see."""
 
     error: float  # among the answers
     coverage: float
+    promised: float  # error among the answers to all that fitted nothing
 
 
-def outcome(world: World, future: np.ndarray, *, match: np.ndarray, unknown: np.ndarray, right: np.ndarray) -> Outcome:
+def outcome(world: World, split: Split, *, match: np.ndarray, unknown: np.ndarray, right: np.ndarray) -> Outcome:
+    """From the answers to `split.new`."""
     answered = match | unknown
-    wrong = (match & ~right[future]) | (unknown & world.known[future])
-    return Outcome(float(wrong.sum() / max(1, answered.sum())), float(answered.mean()))
+    wrong = (match & ~right[split.new]) | (unknown & world.known[split.new])
+    later = slice(len(split.future))
+    error, promised = (
+        float(wrong[part].sum() / max(1, answered[part].sum())) for part in (later, slice(len(answered)))
+    )
+    return Outcome(error, float(answered[later].mean()), promised)
 
 
-def ours(world: World, now: np.ndarray, future: np.ndarray, seed: int) -> tuple[Outcome, Outcome]:
+def ours(world: World, split: Split, *, max_error: float) -> tuple[Outcome, Outcome]:
     """The policy's, and the naive threshold's on the same score. No promise, no answer."""
-    right, nothing = world.right(world.near), np.zeros(len(future), bool)
-    judged = partial(outcome, world, future, right=right)
+    now = np.random.default_rng(split.seed).permutation(len(world.labels))[: world.asked]
+    right, nothing = world.right(world.near), np.zeros(len(split.new), bool)
+    judged = partial(outcome, world, split, right=right)
     try:
         policy = calibrate(
             world.query[now],
             world.labels[now].tolist(),
             world.gallery,
             world.identities.tolist(),
-            max_error=world.max_error,
+            max_error=max_error,
             confidence=CONFIDENCE,
-            seed=seed,
+            seed=split.seed,
         )
     except CalibrationError:
         return (judged(match=nothing, unknown=nothing),) * 2
-    kinds = np.array([answer.kind for answer in decide(policy, world.evidence(policy, future))])
-    held, new = (policy.chances.scores(world.evidence(policy, rows)).right for rows in (now, future))
-    naive = new >= naive_threshold(held, ~right[now], max_error=world.max_error)
+    kinds = np.array([answer.kind for answer in decide(policy, world.evidence(policy, split.new))])
+    held, new = (policy.chances.scores(world.evidence(policy, rows)).right for rows in (now, split.new))
+    naive = new >= naive_threshold(held, ~right[now], max_error=max_error)
     return judged(match=kinds == "match", unknown=kinds == "unknown"), judged(match=naive, unknown=nothing)
 
 
@@ -240,41 +285,53 @@ def naive_threshold(log_odds: np.ndarray, error: np.ndarray, *, max_error: float
     return float(log_odds[order][good[-1]]) if len(good) else np.inf
 
 
-def free(world: World, now: np.ndarray, future: np.ndarray, seed: int) -> dict[str, Outcome]:
+def free(world: World, split: Split, *, max_error: float) -> dict[str, Outcome]:
     """Scores of places alone: a match up to a threshold, and, if that pays, unknown from another one on."""
     right, found = world.right(world.free), world.free
     scores = {name: found.distances[:, : min(k, found.distances.shape[1])][:, -1] for name, k in FREE.items()}
     scores["margin"] = -lead(found.distances, world.identities[found.positions])
-    fit, test = np.split(np.random.default_rng(seed).permutation(now), [round(FIT_SHARE * len(now))])
     out = {}
     for name, doubt in scores.items():
         for rules in (1, 2):
             prove = partial(
                 widest_threshold,
-                fit=fit,
-                test=test,
-                max_error=world.max_error,
+                fit=split.fit,
+                test=split.test,
+                max_error=max_error,
                 confidence=1 - (1 - CONFIDENCE) / rules,
             )
             match, unknown = prove(doubt, ~right), prove(-doubt, world.known) if rules == 2 else None
-            near = doubt[future] <= match.threshold if match else np.zeros(len(future), bool)
-            far = -doubt[future] <= unknown.threshold if unknown else np.zeros(len(future), bool)
+            near = doubt[split.new] <= (match.threshold if match else -np.inf)
+            far = -doubt[split.new] <= (unknown.threshold if unknown else -np.inf)
             key = name if rules == 1 else f"{name}, unknowns too"
-            out[key] = outcome(world, future, match=near, unknown=far & ~near, right=right)
+            out[key] = outcome(world, split, match=near, unknown=far & ~near, right=right)
     return out
+
+
+def tolerable(world: World) -> dict[float, float]:
+    """What the best free score answers at each error, up to the first at which that is enough."""
+    covered: dict[float, float] = {}
+    for max_error in ERRORS:
+        trials = [free(world, Split.of(world, seed), max_error=max_error) for seed in TRIALS]
+        covered[max_error] = max(float(np.mean([trial[way].coverage for trial in trials])) for way in trials[0])
+        if covered[max_error] >= WORTH:
+            break
+    return covered
 
 
 def judge(world: World, splits: int) -> dict[str, Any]:
     """Every way to answer over all splits, ready to be written."""
+    tried = tolerable(world)
+    max_error = max(tried)
     ways: dict[str, list[Outcome]] = {}
     for seed in range(splits):
-        order = np.random.default_rng(seed).permutation(len(world.labels))
-        now, future = order[: world.asked], order[world.asked :]
-        policy, naive = ours(world, now, future, seed)
-        for name, result in ({"howsure": policy, "naive": naive} | free(world, now, future, seed)).items():
+        split = Split.of(world, seed)
+        policy, naive = ours(world, split, max_error=max_error)
+        for name, result in ({"howsure": policy, "naive": naive} | free(world, split, max_error=max_error)).items():
             ways.setdefault(name, []).append(result)
     return {
-        "max_error": world.max_error,
+        "max_error": max_error,
+        "tried": {f"{error:g}": coverage for error, coverage in tried.items()},
         "confidence": CONFIDENCE,
         "splits": splits,
         "seeds": [0, splits - 1],  # of the splits, first and last
@@ -284,14 +341,17 @@ def judge(world: World, splits: int) -> dict[str, Any]:
         "gallery": len(world.identities),
         "identities": len({*world.identities}),
         "recall_at_1": float(world.right(world.near)[world.known].mean()),
-        "ways": {name: _summary(results, max_error=world.max_error) for name, results in ways.items()},
+        "ways": {name: _summary(results, max_error=max_error) for name, results in ways.items()},
     }
 
 
 def _summary(outcomes: Sequence[Outcome], *, max_error: float) -> dict[str, float]:
-    coverage, error = (np.array([getattr(one, name) for one in outcomes]) for name in ("coverage", "error"))
+    coverage, error, promised = (
+        np.array([getattr(one, name) for one in outcomes]) for name in ("coverage", "error", "promised")
+    )
     return {
         "violations": int((error > max_error).sum()),
+        "broken": int((promised > max_error).sum()),
         "silent": int((coverage == 0).sum()),
         "coverage": float(coverage.mean()),
         "coverage_sd": float(coverage.std(ddof=1)),
@@ -304,11 +364,13 @@ def rows_of(name: str, record: dict[str, Any]) -> list[Row]:
     ways, splits = record["ways"], record["splits"]
     best = max((way for way in ways if way not in ("howsure", "naive")), key=lambda way: ways[way]["coverage"])
     kept, naive = (splits - ways[way]["violations"] for way in ("howsure", "naive"))
+    held = splits - ways["howsure"]["broken"]
     # Three broken splits of twenty are no evidence against a rate of 0.95, four are.
     bar = CONFIDENCE if splits >= SPLITS else 0.85
     return [
-        at_least(f"{name}: splits with error <= {record['max_error']:g}, of all", kept, splits, bar),
-        at_least(f"{name}: the same with the naive threshold", naive, splits),
+        at_least(f"{name}: splits in which the promise held, error <= {record['max_error']:g}", held, splits, bar),
+        at_least(f"{name}: the same among queries never seen, which are few", kept, splits, bar),
+        at_least(f"{name}: and with the naive threshold", naive, splits),
         at_least(f"{name}: coverage, ours and {best}", ways["howsure"]["coverage"], ways[best]["coverage"], 1.0),
         at_most(f"{name}: error among answers, ours and naive", ways["howsure"]["error"], ways["naive"]["error"]),
     ]

@@ -8,7 +8,7 @@ import torch
 
 from howsure.calibrate import calibrate, data_hash
 from howsure.decide import DEPTH, Policy, decide, weigh
-from howsure.embeddings import Gaussian, Point
+from howsure.embeddings import Gaussian, NovelGaussian, Point
 from howsure.errors import CalibrationError, InputError
 
 IDENTITIES, STRANGERS, DIM = 12, 4, 4
@@ -112,8 +112,6 @@ def test_certificate_says_what_was_done() -> None:
     assert sealed.identities == IDENTITIES
     assert sealed.data == data_hash([str(row) for row in range(900)], queries.labels)
     assert sealed.unknown_rate == np.mean([name not in GALLERY.labels for name in queries.labels])
-    assert policy.match_at >= 0
-    assert policy.unknown_at is None or policy.unknown_at >= 0
     assert 0.5 <= policy.threshold < 1
 
 
@@ -148,11 +146,17 @@ def test_the_three_chances_leave_room_for_each_other() -> None:
     assert none[~seen.known].mean() > 0.15 + none[seen.known].mean()
 
 
-def test_unknowns_are_recognised() -> None:
+def test_unknowns_are_recognised_by_a_model_that_keeps_novelty() -> None:
+    """Without it a stranger and a poor picture of somebody known are both far from everything."""
     rng = np.random.default_rng(2)
-    policy = made(pictures(3_000, rng, strangers=0.4), max_error=0.15)
-    assert policy.unknown_at is not None
+    queries = pictures(3_000, rng, strangers=0.4)
+    usual = NovelGaussian(queries.belief.location, queries.belief.scale, torch.from_numpy(rng.random(3_000)))
+    policy, without = (made(replace(queries, belief=belief), max_error=0.15) for belief in (usual, queries.belief))
+    assert policy.unknown_at == policy.match_at  # one threshold serves both
     assert policy.certificate.unknown_coverage > 0
+    assert policy.certificate.coverage > without.certificate.coverage
+    assert without.unknown_at is None
+    assert without.certificate.unknown_coverage == 0
 
 
 def test_without_unknowns_nothing_is_called_unknown() -> None:

@@ -1,6 +1,6 @@
 """A policy made by hand, so that every answer can be worked out on paper."""
 
-from howsure.decide import FEATURES, Certificate, Chances, Honesty, Limits, Policy, Reference
+from howsure.decide import FEATURES, PLAIN, Certificate, Chances, Honesty, Limits, Policy, Reference
 from howsure.match import Matcher
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
@@ -20,7 +20,7 @@ CERTIFICATE = Certificate(
     made="2024-01-31",
 )
 HONESTY = Honesty("the best match is right", "logistic", 0.02, 0.1, 0.7, 400, ((0.2, 0.25, 100), (0.9, 0.85, 300)))
-CERTAIN = Logistic((0.0,) * (2 * FEATURES), 50.0)  # where the best match is not right, nothing is
+CERTAIN = Logistic((0.0,) * (2 * PLAIN), 50.0)  # where the best match is not right, nothing is
 
 
 def policy(*, unknown_at: float | None = 2.0, uncertainty: float | None = 0.5) -> Policy:

@@ -22,6 +22,9 @@ def test_by_hand() -> None:
     evidence = weigh(MATCHER, distances, identities, np.array([0.01, 0.02]))
     assert np.allclose(evidence.log_odds, [2 - 0.4, 2 - 2.0])
     assert np.allclose(evidence.margin, [4 * 0.2, 4 * 0.5])
+    assert np.allclose(evidence.ratio, np.log([0.3 / 0.1, 1.0 / 0.5]))
+    assert np.allclose(evidence.lift, [0.3 / np.std(distances[0]), 0.25 / np.std(distances[1])])
+    assert evidence.votes.tolist() == [3, 6]
     mine, theirs = np.exp([-0.4, -0.8, -1.6]).sum(), np.exp([-1.2, -2.0, -3.6]).sum()
     alone = np.exp(-4 * distances[1]).sum()
     assert np.allclose(evidence.support, [np.log(mine / theirs), np.log(alone / np.exp(-4.0))])
@@ -32,7 +35,10 @@ def test_by_hand() -> None:
 
 def test_features_grow_with_the_chance_to_be_right() -> None:
     """Query 1 is better than query 0 in every respect."""
-    distances, identities = np.array([[0.5, 0.6], [0.1, 0.9]]), np.array([[0, 1], [0, 1]])
+    distances, identities = (
+        np.array([[0.6, 0.65, 0.7, 0.75], [0.1, 0.7, 0.8, 0.8]]),
+        np.array([[0, 1, 1, 1], [0, 0, 1, 1]]),
+    )
     evidence = weigh(MATCHER, distances, identities, np.array([0.9, 0.1]), np.array([1.0, 0.2]))
     assert np.isfinite(evidence.features()).all()
     assert (np.diff(evidence.features(), axis=0) > 0).all()
@@ -59,6 +65,12 @@ def test_flat_steps_do_not_hide_a_difference() -> None:
     flat = replace(MATCHER, steps=Isotonic((-1.0, 0.0), (0.0, 0.0)))
     found = np.array([[0.1, 0.4], [0.2, 0.4]]), np.array([[0, 1], [0, 1]]), np.zeros(2)
     assert np.array_equal(weigh(flat, *found).features(), weigh(MATCHER, *found).features())
+
+
+def test_equal_distances_and_none_at_all_stay_finite() -> None:
+    evidence = weigh(MATCHER, np.zeros((1, 3)), np.array([[0, 1, 1]]), np.zeros(1))
+    assert (evidence.ratio, evidence.lift, evidence.votes) == (0, 0, 1)
+    assert np.isfinite(weigh(MATCHER, np.array([[0.0, 0.5]]), np.array([[0, 1]]), np.zeros(1)).features()).all()
 
 
 def test_rows() -> None:

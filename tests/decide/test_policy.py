@@ -78,7 +78,7 @@ def test_of_another_evidence(tmp_path: Path) -> None:
     before = policy()
     short = Link(Logistic((1.0, 0.0), 0.0))
     replace(before, chances=replace(before.chances, right=short)).save(tmp_path)
-    with pytest.raises(ModelError, match=r"2 coefficients where there should be 6.*calibrate again"):
+    with pytest.raises(ModelError, match=r"2 coefficients where there should be 9.*calibrate again"):
         Policy.load(tmp_path, model=MODEL)
 
 

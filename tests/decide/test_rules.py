@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from decide.policies import policy
-from howsure.decide import REASONS, Answer, Evidence, decide, verify_pair
+from howsure.decide import REASONS, Answer, Evidence, Reach, decide, verify_pair
 
 
 def evidence(
@@ -18,7 +18,9 @@ def evidence(
     gap: float = 0.5,
 ) -> Evidence:
     """One query; by default nothing is wrong with it, but its log-odds are between the thresholds."""
-    return Evidence(*(np.array([value]) for value in (log_odds, margin, support, 0.5, uncertainty, novelty, gap)))
+    return Evidence(
+        *(np.array([value]) for value in (log_odds, margin, 1.0, support, 2.0, 5.0, 0.5, uncertainty, novelty, gap))
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,24 @@ def test_thresholds_belong_to_the_answer(log_odds: float, kind: str) -> None:
 def test_without_a_rule_for_unknowns_there_are_none() -> None:
     (answer,) = decide(policy(unknown_at=None), evidence(-50.0))
     assert answer.kind == "not_sure"
+
+
+def test_below_even_odds_the_likelier_answer_is_given() -> None:
+    """Right and none at 4 : 5, and both would do."""
+    low = replace(policy(unknown_at=-3.0), match_at=-3.0)
+    for right, kind in ((np.log(5 / 4), "match"), (np.log(4 / 5), "unknown")):
+        assert decide(low, evidence(right))[0].kind == kind
+
+
+@pytest.mark.parametrize("beyond", [{"uncertainty": 0.31}, {"novelty": 0.91}], ids=str)
+def test_what_no_unknown_was_like_is_not_called_unknown(beyond: dict[str, float]) -> None:
+    before = policy()
+    near = replace(before, chances=replace(before.chances, reach=Reach(uncertainty=0.3, novelty=0.9)))
+    assert decide(near, evidence(-50.0, uncertainty=0.3, novelty=0.9))[0].kind == "unknown"
+    (answer,) = decide(near, evidence(-50.0, **beyond))
+    assert answer.kind == "not_sure"
+    assert answer.none == pytest.approx(1)  # what is told stays what it was
+    assert decide(near, evidence(3.0, **beyond))[0].kind == "match"
 
 
 REASONED = {
@@ -93,7 +113,7 @@ def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
 
 
 def test_one_answer_a_query_in_order() -> None:
-    rest = [np.full(3, value) for value in (5.0, 5.0, 0.5, 0.0, 0.0, 0.5)]
+    rest = [np.full(3, value) for value in (5.0, 1.0, 5.0, 2.0, 5.0, 0.5, 0.0, 0.0, 0.5)]
     many = Evidence(np.array([3.0, 0.0, -9.0]), *rest)
     assert [answer.kind for answer in decide(policy(), many)] == ["match", "not_sure", "unknown"]
     assert decide(policy(), many[np.zeros(3, bool)]) == []

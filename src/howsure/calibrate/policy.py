@@ -13,10 +13,9 @@ from howsure.calibrate.probabilities import fit_chances, fit_matcher, honesty_of
 from howsure.decide import Certificate, Evidence, Limits, Policy, Reference, weigh
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError
-from howsure.numerics.certify import foreseen_p, least_count, widest_threshold
+from howsure.numerics.certify import foreseen_share, least_count, widest_threshold
 
 REFERENCE = 1_000  # queries kept to notice drift
-HOPE = 0.2  # a rule whose foreseen p-value is larger is not tried: all risk goes to the other
 
 
 def calibrate(
@@ -37,7 +36,8 @@ def calibrate(
     Queries are held-out pictures, `labels` their identities; None, or an identity that the gallery lacks, is an
     unknown. Where there are no unknowns, a share `unknown_rate` of the queries is searched with its own identity
     hidden, so that the policy has met some. An error is a `match` with the wrong identity, or an `unknown` whose
-    identity was there. `ids` name the queries in the certificate's hash; without them their places do.
+    identity was there; beliefs that keep no novelty are never answered `unknown`. `ids` name the queries in the
+    certificate's hash; without them their places do.
     """
     shares = {"max_error": max_error, "confidence": confidence}
     check(query, labels, gallery, identities, shares=shares, unknown_rate=unknown_rate)
@@ -56,23 +56,26 @@ def calibrate(
     chances = fit_chances(evidence[fit], right[fit], known[fit], held.folds[fit])
     scores = chances.scores(evidence)
 
-    # Rules begin at even odds: right and none cannot both have them.
-    foresee = partial(foreseen_p, fit=fit, test=test, max_error=max_error, ceiling=0.0)
-    hope = not known.all() and foresee(-scores.none, known) <= HOPE
-    level = 1 - (1 - confidence) / (2 if hope else 1)  # two rules share the risk of being wrong
-    prove = partial(widest_threshold, fit=fit, test=test, max_error=max_error, confidence=level, ceiling=0.0)
-    match = prove(-scores.right, ~right)
-    if match is None:
-        raise _no_promise(len(test), ~right[test], scores.right[test], max_error=max_error, confidence=level)
-    unknown = prove(-scores.none, known) if hope else None
+    # One threshold serves both answers: at equal odds both err alike. Whether `unknown` is worth answering is foreseen
+    # before anything is tested. Without novelty a stranger cannot be told from a poor picture of somebody known.
+    foresee = partial(foreseen_share, fit=fit, test=test, max_error=max_error, confidence=confidence)
+    prove = partial(widest_threshold, fit=fit, test=test, max_error=max_error, confidence=confidence)
+    either = -np.maximum(scores.right, scores.none), np.where(scores.right >= scores.none, ~right, known)
+    alone = -scores.right, ~right
+    both = novelty is not None and not known.all() and foresee(*either) > foresee(*alone)
+    rule = prove(*(either if both else alone))
+    if rule is None:
+        raise _no_promise(len(test), ~right[test], scores.right[test], max_error=max_error, confidence=confidence)
+    accepted = (either if both else alone)[0] <= rule.threshold
+    unknown = accepted & (scores.none > scores.right) & both
 
     certificate = Certificate(
         max_error=max_error,
         confidence=confidence,
-        error_bound=max(rule.error_bound for rule in (match, unknown) if rule),
-        coverage=sum(rule.accepted for rule in (match, unknown) if rule) / len(test),
-        match_coverage=match.accepted / len(test),
-        unknown_coverage=unknown.accepted / len(test) if unknown else 0.0,
+        error_bound=rule.error_bound,
+        coverage=rule.accepted / len(test),
+        match_coverage=float((accepted & ~unknown)[test].mean()),
+        unknown_coverage=float(unknown[test].mean()),
         n=len(test),
         unknown_rate=float(1 - known.mean()),
         gallery=len(gallery),
@@ -80,13 +83,13 @@ def calibrate(
         data=data_hash([*map(str, range(len(labels)))] if ids is None else ids, labels),
         made=datetime.now(UTC).date().isoformat(),
     )
-    answered = fit[right[fit] & (-scores.right[fit] <= match.threshold)]
+    answered = fit[(right & accepted & ~unknown)[fit]]
     same = pair_honesty(held, gallery, names, matcher=matcher, rng=rng)
     return Policy(
         matcher=matcher,
         chances=chances,
-        match_at=-match.threshold,
-        unknown_at=-unknown.threshold if unknown else None,
+        match_at=-rule.threshold,
+        unknown_at=-rule.threshold if both else None,
         limits=_limits(evidence[answered], doubt, said=novelty is not None),
         reference=_reference(evidence, said=novelty is not None, rng=rng),
         certificate=certificate,

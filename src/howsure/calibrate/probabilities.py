@@ -10,7 +10,7 @@ import torch
 
 from howsure.calibrate.held_out import HeldOut
 from howsure.compare import rms_distance
-from howsure.decide import Chances, Evidence, Honesty, both_ways
+from howsure.decide import Chances, Evidence, Honesty, Reach, both_ways
 from howsure.decide.honesty import NONE, RIGHT, SAME
 from howsure.embeddings import Embedding
 from howsure.match import Matcher
@@ -19,7 +19,8 @@ from howsure.numerics.logistic import Logistic, fit_logistic
 
 COLUMNS, PAIRS = 2_000, 500_000  # gallery items and pairs looked at
 MATCHES, DIFFERENT = 5_000, 5  # matching pairs that are fitted, and how many that differ for each
-PRIOR_SCALE = 3.0
+PRIOR_SCALE = 1.0  # of the features' coefficients: they say much the same, so none need be large
+ABSENT_SCALE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +67,11 @@ def fit_chances(evidence: Evidence, right: np.ndarray, known: np.ndarray, folds:
         link = fit_link(features, right, folds, prior_scale=PRIOR_SCALE)
     if known.all():
         return Chances(link, None)
-    wrong, both = ~right, both_ways(evidence)
+    wrong, both, reach = ~right, both_ways(evidence), Reach.around(evidence[~known])
     if known[wrong].any():
-        return Chances(link, fit_logistic(both[wrong], ~known[wrong], prior_scale=PRIOR_SCALE))
+        return Chances(link, fit_logistic(both[wrong], ~known[wrong], prior_scale=ABSENT_SCALE), reach)
     # Never yet was another item right: as the rule of succession has it.
-    return Chances(link, Logistic((0.0,) * both.shape[1], float(np.log(wrong.sum() + 1))))
+    return Chances(link, Logistic((0.0,) * both.shape[1], float(np.log(wrong.sum() + 1))), reach)
 
 
 def pair_honesty(
@@ -95,12 +96,12 @@ def honesty_of(
     The links are of the kind that the policy uses.
     """
     told = {"same": same}
-    link = partial(crossed, folds=held.folds, test=held.test, prior_scale=PRIOR_SCALE)
+    link = partial(crossed, folds=held.folds, test=held.test)
     steps = chances.right.steps is not None
-    best = link(evidence.features(), right, fit=held.fit, steps=steps)
+    best = link(evidence.features(), right, fit=held.fit, steps=steps, prior_scale=PRIOR_SCALE)
     told["right"] = Honesty.judged(RIGHT, best, right[held.test], isotonic=steps)
     if chances.absent is not None:
         wrong = held.fit[~right[held.fit]]
-        absent = link(both_ways(evidence), ~held.known, fit=wrong, steps=False)
+        absent = link(both_ways(evidence), ~held.known, fit=wrong, steps=False, prior_scale=ABSENT_SCALE)
         told["none"] = Honesty.judged(NONE, (1 - best) * absent, ~held.known[held.test], isotonic=steps)
     return {name: honesty for name, honesty in told.items() if honesty}

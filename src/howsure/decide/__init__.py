@@ -2,9 +2,9 @@
 
 from howsure.decide.answer import REASONS, Answer
 from howsure.decide.ask import Finding, Match, ask, count_identities
-from howsure.decide.chances import Chances, Odds, both_ways
+from howsure.decide.chances import Chances, Odds, Reach, both_ways
 from howsure.decide.drift import Drift, DriftState, Reference
-from howsure.decide.evidence import DEPTH, FEATURES, Evidence, lead, weigh
+from howsure.decide.evidence import DEPTH, FEATURES, PLAIN, Evidence, lead, weigh
 from howsure.decide.honesty import Honesty
 from howsure.decide.policy import Certificate, Limits, Policy
 from howsure.decide.rules import decide, verify_pair
@@ -12,6 +12,7 @@ from howsure.decide.rules import decide, verify_pair
 __all__ = [
     "DEPTH",
     "FEATURES",
+    "PLAIN",
     "REASONS",
     "Answer",
     "Certificate",
@@ -25,6 +26,7 @@ __all__ = [
     "Match",
     "Odds",
     "Policy",
+    "Reach",
     "Reference",
     "ask",
     "both_ways",

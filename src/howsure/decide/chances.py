@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import log_expit
 
-from howsure.decide.evidence import FEATURES, Evidence
+from howsure.decide.evidence import FEATURES, PLAIN, Evidence
 from howsure.numerics.isotonic import Isotonic
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
 
-__all__ = ["Chances", "Odds", "both_ways"]
+__all__ = ["Chances", "Odds", "Reach", "both_ways"]
+
+WITHIN = 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,15 +27,36 @@ class Odds:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How uncertain and how novel unknowns were. A blurred picture is far from everything too, and may be known."""
+
+    uncertainty: float
+    novelty: float
+
+    @classmethod
+    def around(cls, unknown: Evidence) -> Reach:
+        """So far that 99 % of these lie within, in each."""
+        return cls(*(float(np.quantile(values, WITHIN)) for values in (unknown.uncertainty, unknown.novelty)))
+
+    def holds(self, evidence: Evidence) -> np.ndarray:
+        """(Q,): neither is larger."""
+        return (evidence.uncertainty <= self.uncertainty) & (evidence.novelty <= self.novelty)
+
+
+@dataclass(frozen=True)
 class Chances:
     """P(right) of the best match, and P(none) = (1 - P(right)) · P(none | not right); the rest is another item."""
 
     right: Link
     absent: Logistic | None  # P(none | not right), from features `both_ways`; None where nothing was ever unknown
+    reach: Reach | None = None  # of the unknowns that were met
 
     def scores(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
-        """What thresholds are set on: never flat."""
-        return self._odds(evidence, self.right.score(evidence.features()), ratio)
+        """What thresholds are set on: never flat. Out of reach, none has no odds: what was never met is not told."""
+        odds = self._odds(evidence, self.right.score(evidence.features()), ratio)
+        return (
+            odds if self.reach is None else replace(odds, none=np.where(self.reach.holds(evidence), odds.none, -np.inf))
+        )
 
     def told(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
         """What to tell: calibrated."""
@@ -56,14 +79,18 @@ class Chances:
     @classmethod
     def of(cls, keys: dict[str, Any]) -> Chances:
         """The chances that `asdict` wrote."""
-        right, absent = keys["right"], keys["absent"]
+        right, absent, reach = keys["right"], keys["absent"], keys["reach"]
         link = Link(_logistic(right["logistic"], FEATURES), Isotonic.of(right["steps"]))
-        return cls(link, None if absent is None else _logistic(absent, 2 * FEATURES))
+        return cls(
+            link,
+            None if absent is None else _logistic(absent, 2 * PLAIN),
+            None if reach is None else Reach(**reach),
+        )
 
 
 def both_ways(evidence: Evidence) -> np.ndarray:
-    """(Q, 2 FEATURES): every feature and its opposite, for a link that may turn either way."""
-    features = evidence.features()
+    """(Q, 2 PLAIN): every plain feature and its opposite, for a link that may turn either way."""
+    features = evidence.features()[:, :PLAIN]
     return np.column_stack([features, -features])
 
 

@@ -13,16 +13,21 @@ from howsure.match import Matcher
 DEPTH = 64  # matches that a decision looks at
 NEIGHBOURS = 5  # of them, those whose mean distance says how familiar a query is
 LEAST_P = 1e-6  # a p-value below is as good as 0
-FEATURES = 6
+SMALLEST = 1e-6  # a distance below is as good as 0
+FEATURES = 9
+PLAIN = 6  # of them, the first, tell P(none); the others gain nothing there, and move with the size of the gallery
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a decision looks at, one row a query; large log-odds, `margin` and `support` speak for the best match."""
+    """What a decision looks at, one row a query; the first six speak for the best match where they are large."""
 
     log_odds: np.ndarray  # of the best match, as a pair
     margin: np.ndarray  # log-odds lead over the best other identity
+    ratio: np.ndarray  # log of how many times as far as the best match that other one is
     support: np.ndarray  # log-odds of the best identity against all others, every match counted
+    lift: np.ndarray  # how much nearer than the mean match the best one is, in standard deviations of all
+    votes: np.ndarray  # how many of the matches show the best identity
     neighbour_distance: np.ndarray  # mean over the nearest few
     uncertainty: np.ndarray  # of the query itself
     novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the belief does not say
@@ -32,7 +37,8 @@ class Evidence:
         """(Q, FEATURES), oriented so that larger means likelier right."""
         usual = np.log(np.maximum(1 - self.novelty, LEAST_P))
         near, sure = -self.neighbour_distance, -self.uncertainty
-        return np.column_stack([self.log_odds, self.margin, self.support, near, sure, usual])
+        plain = [self.log_odds, self.margin, self.support, near, sure, usual]
+        return np.column_stack([*plain, self.ratio, self.lift, self.votes])
 
     def __getitem__(self, rows: np.ndarray) -> Evidence:
         return Evidence(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -54,14 +60,18 @@ def weigh(
     """
     if distances.ndim != 2 or distances.shape != identities.shape or distances.shape[1] == 0:
         raise InputError("matches", expected="(Q, k) with k of 1 or more", got=f"{distances.shape}, {identities.shape}")
+    first, ahead = distances[:, 0], lead(distances, identities)
     return Evidence(
-        log_odds=matcher.offset - matcher.scale * distances[:, 0],
-        margin=matcher.scale * lead(distances, identities),
+        log_odds=matcher.offset - matcher.scale * first,
+        margin=matcher.scale * ahead,
+        ratio=np.log1p(ahead / np.maximum(first, SMALLEST)),
         support=_support(-matcher.scale * distances, identities),
+        lift=(distances.mean(1) - first) / np.maximum(distances.std(1), SMALLEST),
+        votes=(identities == identities[:, :1]).sum(1).astype(float),
         neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
         uncertainty=np.asarray(uncertainty, float),
         novelty=np.zeros(len(distances)) if novelty is None else np.asarray(novelty, float),
-        gap=np.sqrt(np.maximum(distances[:, 0] ** 2 - uncertainty - match_uncertainty, 0)),
+        gap=np.sqrt(np.maximum(first**2 - uncertainty - match_uncertainty, 0)),
     )
 
 

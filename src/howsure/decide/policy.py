@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from howsure.decide.chances import Chances
+from howsure.decide.chances import Chances, Odds
 from howsure.decide.drift import Reference
 from howsure.decide.honesty import Honesty
 from howsure.errors import ModelError
@@ -53,7 +53,7 @@ class Policy:
     """A matcher, the chances of what a query is, and two thresholds with a guarantee.
 
     Thresholds are log-odds: answer `match` where the best match is right with `match_at` or more, `unknown` where
-    nothing in the gallery is it with `unknown_at` or more, else `not_sure`.
+    nothing in the gallery is it with `unknown_at` or more, where both are so the likelier, else `not_sure`.
     """
 
     matcher: Matcher
@@ -70,6 +70,14 @@ class Policy:
     def threshold(self) -> float:
         """The probability from which a match is answered."""
         return float(expit(self.chances.right.log_odds(np.array(self.match_at))))
+
+    def claims(self, odds: Odds) -> tuple[np.ndarray, np.ndarray]:
+        """Which queries are answered `match`, and which `unknown`, (Q,) each; none is both."""
+        match = odds.right >= self.match_at
+        if self.unknown_at is None:
+            return match, np.zeros_like(match)
+        nearer = odds.right >= odds.none
+        return match & nearer, (odds.none >= self.unknown_at) & ~nearer
 
     def matcher_at(self, identities: int | None) -> Matcher:
         """The matcher where a pair matches as rarely as in a gallery of so many identities."""

@@ -31,10 +31,8 @@ def decide(
     chances, ratio = policy.chances, policy.ratio(identities)
     told = chances.told(evidence, ratio=ratio)
     right, none = expit(told.right), expit(told.none)
-    match = chances.scores(evidence, ratio=max(1.0, ratio)).right >= policy.match_at
-    unknown = np.zeros(len(match), bool)
-    if policy.unknown_at is not None:
-        unknown = chances.scores(evidence, ratio=min(1.0, ratio)).none >= policy.unknown_at
+    match, _ = policy.claims(chances.scores(evidence, ratio=max(1.0, ratio)))
+    _, unknown = policy.claims(chances.scores(evidence, ratio=min(1.0, ratio)))
     answers = []
     for row in range(len(match)):
         probability, absent = float(right[row]), None if chances.absent is None else float(none[row])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import beta, binom
 
-__all__ = ["Certified", "certify", "foreseen_p", "least_count", "widest_threshold"]
+__all__ = ["Certified", "certify", "foreseen_share", "least_count", "widest_threshold"]
 
 
 @dataclass(frozen=True)
@@ -65,33 +65,31 @@ def widest_threshold(
     test: np.ndarray,
     max_error: float,
     confidence: float,
-    ceiling: float = math.inf,
 ) -> Certified | None:
-    """`certify` on the items `test`; the items `fit` fix where walks start, and thresholds, none above `ceiling`."""
-    plan = _plan(uncertainty, error, fit=fit, test=test, max_error=max_error, ceiling=ceiling)
-    if plan is None:
-        return None
+    """`certify` on the items `test`; the items `fit` fix thresholds, and where walks start."""
+    plan = _plan(uncertainty, error, fit=fit, test=test, max_error=max_error)
     # Where the clearest proof is foreseen, where it is if the fitting items were lucky, and half-way to it.
     clearest, cautious = int(np.argmin(plan.log_p)), int(np.argmin(plan.log_p_unlucky))
     starts = [clearest, cautious, int(np.searchsorted(plan.accepted, plan.accepted[clearest] / 2))]
     return certify(uncertainty[test], error[test], plan.grid, max_error=max_error, confidence=confidence, starts=starts)
 
 
-def foreseen_p(
+def foreseen_share(
     uncertainty: np.ndarray,
     error: np.ndarray,
     *,
     fit: np.ndarray,
     test: np.ndarray,
     max_error: float,
-    ceiling: float = math.inf,
+    confidence: float,
 ) -> float:
-    """The p-value of the clearest proof that the items `fit` foresee; 1 if there is no threshold at all.
+    """The share of the items `fit` below the widest threshold that would be proved, were the items `test` like them.
 
-    It looks at no item of `test`, so a rule that has no hope may be left out before anything is tested.
+    It looks at no item of `test`, so one rule may be preferred to another before anything is tested.
     """
-    plan = _plan(uncertainty, error, fit=fit, test=test, max_error=max_error, ceiling=ceiling)
-    return 1.0 if plan is None else float(np.exp(plan.log_p.min()))
+    plan = _plan(uncertainty, error, fit=fit, test=test, max_error=max_error)
+    hopeful = plan.accepted[plan.log_p <= math.log(1 - confidence)]
+    return float(hopeful[-1] / len(fit)) if len(hopeful) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,13 +102,8 @@ class _Plan:
     log_p_unlucky: np.ndarray  # with as many errors more as chance may have spared
 
 
-def _plan(
-    uncertainty: np.ndarray, error: np.ndarray, *, fit: np.ndarray, test: np.ndarray, max_error: float, ceiling: float
-) -> _Plan | None:
-    low = uncertainty[fit][uncertainty[fit] <= ceiling]
-    if not len(low):
-        return None
-    grid = np.unique(np.append(np.quantile(low, np.arange(0.02, 1, 0.02)), min(ceiling, low.max())))
+def _plan(uncertainty: np.ndarray, error: np.ndarray, *, fit: np.ndarray, test: np.ndarray, max_error: float) -> _Plan:
+    grid = np.unique(np.quantile(uncertainty[fit], np.arange(1, 51) / 50))
     accepted, errors = _accepted(uncertainty[fit], error[fit], grid)
     share, seen = len(test) / len(fit), errors + 0.5
     count = np.maximum(accepted * share, 1).astype(int)

@@ -33,7 +33,7 @@ def promise(demo: Demo) -> str:
         f"unknown, in this gallery of {made.gallery}. "
     )
     if demo.policy.unknown_at is None:
-        told += "No rule for the answer unknown could be proved on so few; what looks unknown ends as not sure. "
+        told += "Nothing is called unknown here; what looks unknown ends as not sure. "
     return (
         told + "Corrupted digits are not like those queries: nothing is promised there, the table shows what happens."
     )

@@ -63,6 +63,7 @@ def rows_of(net: Net, case: Case, times: int) -> list[Row]:
     targets = torch.rand(BATCH, net.dim, generator=torch.Generator().manual_seed(2))
     loader = DataLoader(TensorDataset(pixels, targets), batch_size=BATCH)
     network = nn.Sequential(*plain.backbone, plain.head.location)
+    network.to(memory_format=torch.contiguous_format)  # it takes views of all weights
     peer = Laplace(
         network,
         "regression",

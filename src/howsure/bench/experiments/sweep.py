@@ -5,7 +5,7 @@ Queries are corrupted, the gallery is the same test pictures as they are, each q
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from howsure.train.validation import validation_split
 __all__ = ["Step", "run", "swept"]
 
 QUERIES = 2_000
-SCORES = ("ambiguity", "top1_distance", "knn50_features")  # and novelty, where a belief keeps it
+AMBIGUITY = "ambiguity"
 KINDS = tuple(CORRUPTIONS)
 FEW = ("noise", "occlusion")  # kinds of a quick run
 
@@ -42,20 +42,29 @@ def run(work: Work) -> dict[str, Any]:
     rows = np.linspace(0, len(test), min(QUERIES, len(test)), endpoint=False).astype(int)
     embedder = work.embedder(training)
     anchors = _anchors(embedder, training, seed=work.seed)
-    return swept(embedder, anchors, test.subset(rows), kinds=FEW if work.quick else KINDS, seed=work.seed)
+    free = {baseline.score for baseline in work.table.baselines if baseline.method == work.cell.method}
+    kinds = FEW if work.quick else KINDS
+    return swept(embedder, anchors, test.subset(rows), free=free, kinds=kinds, seed=work.seed)
 
 
 def swept(
-    embedder: Embedder, anchors: Seen, test: ImageSet, *, kinds: tuple[str, ...] = KINDS, seed: int = 0
+    embedder: Embedder,
+    anchors: Seen,
+    test: ImageSet,
+    *,
+    free: Collection[str] = (),
+    kinds: tuple[str, ...] = KINDS,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Metrics `KIND.NAME.SEVERITY`; the kind `all` is the mean over kinds, severity 0 is clean.
 
     Names: `recall_at_1`; `SCORE.r_auroc`, does the score foresee these errors?; `SCORE.auroc`, does it tell corrupted
     pictures from clean ones?; `SCORE.rank`, its mean place among all pictures of the kind, clean to worst, from 0 to 1.
-    `severity` holds the means over kinds, clean to worst.
+    `severity` holds the means over kinds, clean to worst. Scores: the ambiguity, the novelty where a belief keeps it,
+    and the `free` ones by name, some of which cost more than all the rest.
     """
     clean = see(embedder, test)
-    scores = {name: score for name, score in told(embedder, anchors).items() if name in SCORES}
+    scores = {name: score for name, score in told(embedder, anchors).items() if name == AMBIGUITY or name in free}
     untouched = Step.of(clean, clean, scores)
     found: dict[str, Line] = {}
     for kind in kinds:

@@ -56,7 +56,10 @@ def test_models_come_before_what_starts_from_them(tmp_path: Path) -> None:
     assert names[:2] == ["point-seed-0", "point-seed-1"]
     assert names[-1] == "ensemble-seeds-0-1"
     assert table.cells(["laplace"], [1]) == [Cell("point", (1,)), Cell("laplace", (1,))]
-    assert [cell.method for cell in table.cells(["ensemble"], [0])] == ["point"]  # one network is no ensemble
+    assert [cell.method for cell in table.cells(["ensemble"], [0])] == [
+        "point",
+        "laplace",
+    ]  # one network is no ensemble
 
 
 def test_a_posterior_has_the_recipe_of_its_network(tmp_path: Path) -> None:

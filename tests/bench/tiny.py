@@ -74,7 +74,7 @@ start = "point"
 posterior = "laplace"
 
 [methods.ensemble]
-start = "point"
+start = "laplace"
 posterior = "ensemble"
 
 [quick]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from howsure.embeddings import Gaussian, NovelGaussian
+from howsure.embeddings import Draws, Gaussian, NovelGaussian
 from howsure.errors import InputError
 
 
@@ -15,6 +15,12 @@ def test_it_is_no_part_of_the_uncertainty() -> None:
     belief = NovelGaussian(plain.location, plain.scale, torch.tensor([0.0, 1.0]))
     assert torch.equal(belief.uncertainty, plain.uncertainty)
     assert plain.novelty is None
+
+
+def test_draws_say_the_mean_of_what_theirs_say() -> None:
+    one, other = (NovelGaussian(torch.zeros(2, 3), torch.ones(2, 1), torch.tensor(p)) for p in ([0.0, 1.0], [0.5, 0.2]))
+    assert Draws.stack([one, other]).novelty.tolist() == pytest.approx([0.75, 0.4])
+    assert Draws.stack([Gaussian(one.location, one.scale)]).novelty is None
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.5])

@@ -15,7 +15,7 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Draws
 from howsure.errors import InputError
 from howsure.heads import HEADS, FreePointHead
-from howsure.posteriors import dropout, ensemble
+from howsure.posteriors import dropout, ensemble, laplace
 from howsure.recipe import recipe_for
 from howsure.train import train
 from laws import same
@@ -146,6 +146,28 @@ def test_members_stay_as_they_are_and_a_loader_is_read_once() -> None:
     assert same(joined.encode(PICTURES), before)
 
 
+def doubting(seed: int) -> Embedder:
+    """A member with a posterior of its last layer, and what is usual."""
+    generator = torch.Generator().manual_seed(seed)
+    batches = [(torch.rand(60, 1, 8, 8, generator=generator), torch.arange(60) % 5) for _ in range(2)]
+    return laplace.with_novelty(laplace.fit(member(seed), batches[:1]), batches[1:])
+
+
+def test_members_with_a_posterior_of_their_own(tmp_path: Path) -> None:
+    members = [doubting(seed) for seed in range(2)]
+    joined = ensemble.join(members, PICTURES)
+    belief, alone = drawn(joined.encode(PICTURES)), [one.encode(PICTURES) for one in members]
+    assert torch.allclose(belief.novelty, torch.stack([one.novelty for one in alone]).mean(0))
+    ignored = torch.stack([one.uncertainty for one in alone]).mean(0)
+    assert torch.allclose(belief.aleatoric.sum(-1), ignored, rtol=1e-4)
+    _, part = joined.encode_split(PICTURES)
+    assert torch.allclose(part, belief.uncertainty, rtol=1e-4)  # points say nothing about the picture itself
+    joined.save(tmp_path)
+    again = Embedder.load(tmp_path)
+    assert same(again.encode(PICTURES), belief)
+    assert again.fingerprint == joined.fingerprint
+
+
 OTHER = InputSpec(8, 8, 1, (0.5,), (1.0,))
 
 
@@ -163,6 +185,8 @@ def foreign(backbone: nn.Module, head: nn.Module) -> Embedder:
         ([member(0), member(1, backbone="resnet")], "backbone resnet in place of mlp"),
         ([member(0), member(1, spec=OTHER)], "input"),
         ([member(0), dropout.drawn(member(1), 2)], "dropout in member 1"),
+        ([member(0), doubting(1)], "head LastLayerLaplace in place of PointHead"),
+        ([laplace.drawn(doubting(0), 3), doubting(1)], "laplace in member 0"),
         ([foreign(nn.Flatten(), _Own()), foreign(nn.Flatten(), FreePointHead(64, D))], "head"),
         (
             [foreign(nn.Flatten(), nn.Linear(64, D)), foreign(nn.Flatten(), nn.Linear(64, D, bias=False))],

@@ -65,17 +65,20 @@ class Work:
 
     def embedder(self, images: ImageSet) -> Embedder:
         """The model of this run."""
-        entry = self.entry
+        return self._made(self.cell.method, self.cell.seeds, images)
+
+    def _made(self, method: str, seeds: tuple[int, ...], images: ImageSet) -> Embedder:
+        entry = self.entry_of(method, seeds[0])
         if entry.posterior is None:
-            return self.trained(self.cell.method, self.seed, images)
+            return self.trained(method, seeds[0], images)
         start = str(entry.start)
         if entry.joins:
-            members = [self.trained(start, seed, images) for seed in self.cell.seeds]
+            members = [self._made(start, (seed,), images) for seed in seeds]
             some = np.random.default_rng(0).permutation(len(images))[:ALIGNING]
             joined = ensemble.join(members, images.subset(np.sort(some).tolist()))
             joined.card["recipe"] = members[0].card["recipe"]  # the first says which pictures were held out
             return joined
-        network = self.trained(start, self.seed, images)
+        network = self._made(start, seeds, images)
         if entry.posterior == "dropout":
             return dropout.drawn(network)
         return fit_laplace(network, images, structure=entry.structure)  # type: ignore[arg-type]

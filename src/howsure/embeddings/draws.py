@@ -82,6 +82,16 @@ class Draws(Embedding):
     def variance(self) -> Tensor:
         return self.aleatoric + self.epistemic
 
+    @property
+    def novelty(self) -> Tensor | None:
+        """The mean over draws, where each keeps it.
+
+        Twice the mean of p-values is a p-value, however they hang together: an alarm at 1 - a is false for at most a
+        share 2a of usual pictures.
+        """
+        told = self.atoms.novelty
+        return None if told is None else told.mean(1)
+
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Sample i comes from draw i mod S, the same draw for every item."""
         draws = self.by_draw()

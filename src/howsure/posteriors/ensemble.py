@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from howsure.embedder import Embedder
 from howsure.embeddings import places
 from howsure.errors import InputError
+from howsure.heads.last_layer import LastLayerLaplace
 from howsure.heads.members import MemberBackbones, MemberHeads
 from howsure.heads.posterior import PosteriorHead
 
@@ -26,7 +27,8 @@ def join(members: Sequence[Embedder], pictures: Any) -> Embedder:
     are means and variances over members about pictures, and not about axes. `pictures` is whatever `encode` takes: a
     few times as many as there are dimensions, labels not needed.
 
-    Aleatoric variance is what the members say about pictures, epistemic variance what they disagree about.
+    Aleatoric variance is what the members say about pictures, epistemic variance what they disagree about. Members may
+    have a last-layer Laplace posterior in closed form; what they say then holds their own weights' share, too.
     """
     _check(members)
     copies = [copy.deepcopy(member).to(members[0].device) for member in members]
@@ -83,9 +85,13 @@ def _check(members: Sequence[Embedder]) -> None:
         twice = next(name for name in prints if prints.count(name) > 1)
         raise InputError("members", expected="different networks", got=f"{twice} twice", fix="train with other seeds")
     for number, member in enumerate(members):
-        if isinstance(member.head, PosteriorHead):
-            got = f"{member.head.kind} in member {number}"
-            raise InputError("members", expected="embedders without a posterior", got=got, fix="join single networks")
+        if isinstance(member.head, PosteriorHead) and not _closed_form(member.head):
+            raise InputError(
+                "members",
+                expected="embedders without a posterior, or with a last-layer Laplace posterior in closed form",
+                got=f"{member.head.kind} in member {number}",
+                fix="join single networks",
+            )
         differences = _differences(members[0], member)
         if differences:
             raise InputError(
@@ -94,6 +100,16 @@ def _check(members: Sequence[Embedder]) -> None:
                 got=f"in member {number}, {'; '.join(differences)}",
                 fix="train all members with one recipe and seeds of their own",
             )
+
+
+def _closed_form(head: PosteriorHead) -> bool:
+    return isinstance(head, LastLayerLaplace) and not head.draws
+
+
+def _network(member: Embedder) -> nn.Module:
+    """Backbone and head of the network itself: what a posterior keeps may differ from member to member."""
+    head = member.head
+    return nn.ModuleList([member.backbone, head.single if isinstance(head, PosteriorHead) else head])
 
 
 def _differences(first: Embedder, other: Embedder) -> list[str]:
@@ -106,5 +122,5 @@ def _differences(first: Embedder, other: Embedder) -> list[str]:
         return told
     if type(first.head) is not type(other.head):
         return [f"head {type(other.head).__name__} in place of {type(first.head).__name__}"]
-    ours, theirs = ({name: tuple(t.shape) for name, t in one.state_dict().items()} for one in (first, other))
+    ours, theirs = ({name: tuple(t.shape) for name, t in _network(one).state_dict().items()} for one in (first, other))
     return [] if ours == theirs else ["weights of other names or shapes"]

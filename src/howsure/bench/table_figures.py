@@ -71,7 +71,8 @@ def _lines(found: Standing, kind: str, across: str, up: str) -> Html | None:
         colour, dash = SERIES[place % len(SERIES)], DASHES[place // len(SERIES) % len(DASHES)]
         axes.plot(GRID, height, dash, color=colour, linewidth=1.5, label=f"{words}: {height.mean():.3f}")
     axes.set(xlim=(0, 1.01), ylim=(0, 1.02 if kind == "roc" else None))
-    axes.legend(frameon=False, labelcolor=INK, fontsize=8)
+    figure.set_size_inches(5, 4.8)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, labelcolor=INK, fontsize=8)
     what = {"roc": "Unfamiliar pictures found", "risk": "Error among the surest answers"}[kind]
     told = "; ".join(f"{words} {height.mean():.3f}" for words, height in heights.items())
     good = "high" if kind == "roc" else "low"

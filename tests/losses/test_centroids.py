@@ -199,15 +199,18 @@ def test_gradients_are_finite_on_a_centroid_and_opposite_to_it() -> None:
         assert torch.isfinite(direction.grad).all()
 
 
-def test_cross_entropy_on_the_features_is_added() -> None:
+@pytest.mark.parametrize("weight", [1, 5])
+def test_cross_entropy_on_the_features_is_added(weight: float) -> None:
     loss, e, labels = batch()
-    both = CentroidsAndClasses(loss, features=7).eval()
+    both = CentroidsAndClasses(loss, features=7, weight=weight).eval()
     features = unit(len(labels), 7, seed=3).requires_grad_()
-    wanted = loss(e, labels) + F.cross_entropy(both.classifier(features), labels)
+    wanted = loss(e, labels) + weight * F.cross_entropy(both.classifier(features), labels)
     got = both(e, labels, features)
     assert torch.allclose(got, wanted)
     got.backward()
     assert features.grad.any()
+    with pytest.raises(InputError, match="a positive number"):
+        CentroidsAndClasses(loss, features=7, weight=0)
 
 
 @pytest.mark.parametrize(

@@ -154,16 +154,25 @@ def spread(classes: int, dim: int) -> Tensor:
 
 
 class CentroidsAndClasses(ReadsFeatures):
-    """The centroids loss, and beside it the cross-entropy of a linear classifier on the body's features."""
+    """The centroids loss, and `weight` times the cross-entropy of a linear classifier on the body's features.
 
-    def __init__(self, centroids: Centroids, features: int):
+    The talk does not give a weight; 1 unless told. Pictures that are hard to learn want more: the pull to a centroid
+    does not fade as a picture comes near it, and then outweighs what the classes still have to learn.
+    """
+
+    def __init__(self, centroids: Centroids, features: int, *, weight: float = 1.0):
         super().__init__()
-        self.centroids = centroids
+        if not weight > 0:
+            raise InputError(
+                "weight", expected="a positive number", got=str(weight), fix="use method centroids for none"
+            )
+        self.centroids, self.weight = centroids, weight
         self.classifier = nn.Linear(features, len(centroids.centroids))
 
     def forward(self, embedding: Embedding, labels: Tensor, features: Tensor) -> Tensor:
         """Scalar loss of one batch."""
-        return self.centroids(embedding, labels) + F.cross_entropy(self.classifier(features), labels)
+        classes = F.cross_entropy(self.classifier(features), labels)
+        return self.centroids(embedding, labels) + self.weight * classes
 
 
 @dataclass(frozen=True, eq=False)

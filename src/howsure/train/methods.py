@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -131,7 +131,11 @@ def _centroids(setting: Setting) -> Centroids:
 
 
 def _centroids_and_classes(setting: Setting) -> nn.Module:
-    return CentroidsAndClasses(_centroids(setting), setting.features)
+    """The same and a classifier; of the options, `weight` is the classifier's."""
+    options = dict(setting.recipe.loss_options)
+    own = {key: options.pop(key) for key in ("weight",) if key in options}
+    places = _centroids(replace(setting, recipe=setting.recipe.but(loss_options=options)))
+    return made(CentroidsAndClasses, {"centroids": places, "features": setting.features} | own)
 
 
 def _expected_likelihood(setting: Setting) -> nn.Module:

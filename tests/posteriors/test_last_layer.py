@@ -197,3 +197,83 @@ def test_what_goes_into_the_layer_is_seen_again_when_training_begins() -> None:
     dropped = head.train()(FEATURES)
     assert not torch.allclose(dropped.variance, first.variance)
     assert torch.equal(head.eval()(FEATURES).variance, first.variance)
+
+
+def looked_at(name: str, weights: WeightPosterior, **more: int) -> LastLayerLaplace:
+    """In use: it has seen pictures before, so it takes its shortest ways."""
+    torch.manual_seed(0)
+    one = LastLayerLaplace(build_head(name, M, D), weights, layer="location", normalised=name != "free-point", **more)
+    with torch.no_grad():
+        one.eval()(FEATURES)
+    return one
+
+
+@pytest.mark.parametrize("name", ["point", "free-point", "gaussian"])
+def test_a_head_seen_before_says_the_same(name: str, weights: WeightPosterior) -> None:
+    used = looked_at(name, weights)
+    fresh = used.again().eval()
+    with torch.no_grad():
+        first, second = fresh(FEATURES), used(FEATURES)
+    assert torch.equal(second.mean, used.head(FEATURES).mean)
+    assert_close(second.variance, first.variance, rtol=1e-6)
+    assert_close(used.raw_variance(FEATURES), used.again().eval().raw_variance(FEATURES), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["point", "free-point", "gaussian"])
+def test_draws_around_an_estimate_are_those_beside_it(name: str, weights: WeightPosterior) -> None:
+    used = looked_at(name, weights, draws=20, seed=6)
+    expected = sampled(used.head, weights, 20).transpose(0, 1)
+    with torch.no_grad():
+        assert_close(used(FEATURES).atoms.mean, expected, rtol=1e-4, atol=1e-5)
+    assert_close(used(FEATURES).atoms.mean.detach(), expected, rtol=1e-4, atol=1e-5)  # with a graph
+    assert used(FEATURES).atoms.variance.any().item() == (name == "gaussian")
+
+
+def test_draws_follow_what_is_loaded(weights: WeightPosterior) -> None:
+    used, other = looked_at("point", weights, draws=5), looked_at("point", copy.deepcopy(weights), draws=5)
+    with torch.no_grad():
+        other.head.location.weight.mul_(-2)
+        for buffer in other.weights.buffers():
+            buffer.mul_(1.5)
+        used.load_state_dict(other.state_dict())
+        expected = sampled(other.head, other.weights, 5).transpose(0, 1)
+        again = LastLayerLaplace(other.head, other.weights, layer="location", normalised=True, draws=5, seed=6)
+        assert_close(again(FEATURES).atoms.mean, expected, rtol=1e-4, atol=1e-5)
+        assert torch.equal(used(FEATURES).atoms.mean, other(FEATURES).atoms.mean)
+        assert_close(used(FEATURES).atoms.mean, used.again().eval()(FEATURES).atoms.mean, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_reaches_the_estimate_through_draws(weights: WeightPosterior) -> None:
+    used = looked_at("point", weights, draws=5)
+    used(FEATURES).atoms.mean[..., 0].sum().backward()
+    assert used.head.location.weight.grad.abs().sum() > 0
+
+
+def test_a_hook_sees_the_head_at_work(weights: WeightPosterior) -> None:
+    for more in ({}, {"draws": 5}):
+        used, seen = looked_at("point", weights, **more), []
+        hook = used.single.register_forward_pre_hook(lambda module, args, seen=seen: seen.append(args[0]))
+        with torch.no_grad():
+            used(FEATURES)
+        hook.remove()
+        assert seen == [FEATURES]
+
+
+class Brief(nn.Module):
+    """A head of someone's own that is never at a loss: places of pictures with little evidence are moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.location = nn.Linear(M, D)
+
+    def forward(self, features: Tensor) -> Point:
+        z = self.location(features)
+        return Point(z / (z.norm(dim=-1, keepdim=True) + 1e-3))
+
+
+def test_a_head_that_does_more_than_its_layer_is_asked_every_time() -> None:
+    torch.manual_seed(0)
+    head = LastLayerLaplace(Brief(), shared(3), layer="location", normalised=True).eval()
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.equal(head(FEATURES).mean, head.head(FEATURES).mean)

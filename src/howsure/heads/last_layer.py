@@ -29,6 +29,8 @@ __all__ = [
     "through",
 ]
 
+SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
+
 
 class WeightPosterior(nn.Module, ABC):
     """Deviations of a (D, M) weight matrix from its estimate: a Gaussian of mean 0."""
@@ -154,29 +156,29 @@ class LastLayerLaplace(LaplaceHead):
         self.head, self.weights, self.ambiguity = head, weights, ambiguity
         self.layer, self.normalised, self.draws, self.seed = layer, normalised, draws, seed
         self.dim = linear_layer(head, layer).out_features
-        self._stacked: Tensor | None = None
-        self._direct = False
+        self._stacked: tuple[tuple[Any, ...], Tensor, Tensor] | None = None
+        self._direct = self._bare = False
 
     def forward(self, features: Tensor) -> Embedding:
         """(N, M) features to beliefs."""
-        belief, inputs, z = self._through(features)
-        own = belief.tensors().get("scale")
         if self.draws:
-            return self._drawn(inputs, z, own)
+            return self._drawn(features)
+        place, own, inputs, z = self._through(features)
         raw = self.weights.variance(inputs)
         variance = on_sphere(raw, z) if self.normalised else raw
         if own is not None:
             variance = variance + own.square()
         if self.ambiguity is not None:
-            variance = self.ambiguity(belief.mean, self._total(variance))
+            variance = self.ambiguity(place, self._total(variance))
         scale = variance.sqrt()
         if self.usual is None:
-            return Gaussian(belief.mean, scale)
-        return NovelGaussian(belief.mean, scale, self.typicality(self._total(raw)))
+            return Gaussian(place, scale)
+        return NovelGaussian(place, scale, self.typicality(self._total(raw)))
 
     def raw_variance(self, features: Tensor) -> Tensor:
         """Σ_i Var z_i before any normalisation, (N,): how far the features are from what fixed the weights."""
-        _, inputs, _ = self._through(features)
+        direct = self._direct and not self.training
+        inputs = features if direct else through(self.head, self.layer, features)[1]
         return self._total(self.weights.variance(inputs))
 
     def at_estimate(self, features: Tensor) -> Embedding:
@@ -187,13 +189,32 @@ class LastLayerLaplace(LaplaceHead):
         """As everywhere, but for a learned width: it is of picture and model together, and does not come apart."""
         return super().model_part(belief, features) if self.ambiguity is None or self.draws else None
 
-    def _through(self, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
-        """As `through`. A layer seen to read the features themselves is asked once more: cheaper than a hook."""
+    def _through(self, features: Tensor) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        """Where the head puts pictures, its own scale if it has one, and what goes into and comes out of the layer.
+
+        A layer seen to read the features themselves is asked once more, which is cheaper than a hook; and a head seen
+        to do no more than that layer is not asked again.
+        """
         if self._direct and not self.training:  # in training a dropout may come between
-            return self.head(features), features, self.head.get_submodule(self.layer)(features)
-        found = through(self.head, self.layer, features)
-        self._direct = not self.training and found[1] is features
-        return found
+            z = self._linear()(features)
+            if self._is_bare():
+                return self._at(z), None, features, z
+            belief, inputs = self.head(features), features
+        else:
+            belief, inputs, z = through(self.head, self.layer, features)
+            self._direct = not self.training and inputs is features
+            self._bare = self._direct and list(belief.tensors()) == ["location"] and belief.mean.equal(self._at(z))
+        return belief.mean, belief.tensors().get("scale"), inputs, z
+
+    def _is_bare(self) -> bool:
+        # A hook wants to see the head at work.
+        return self._bare and not self.training and not self.head._forward_hooks and not self.head._forward_pre_hooks
+
+    def _linear(self) -> nn.Module:
+        return self.head.get_submodule(self.layer)
+
+    def _at(self, z: Tensor) -> Tensor:
+        return z / torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp_min(SHORTEST) if self.normalised else z
 
     def _total(self, variance: Tensor) -> Tensor:
         return variance.squeeze(1) * float(self.dim) if variance.shape[1] == 1 else variance.sum(-1)
@@ -216,18 +237,38 @@ class LastLayerLaplace(LaplaceHead):
         same |= {"usual": self.usual, "draws": self.draws, "seed": self.seed}
         return LastLayerLaplace(self.head, self.weights, **(same | changes))
 
-    def _drawn(self, inputs: Tensor, z: Tensor, own: Tensor | None) -> Draws:
-        if self._stacked is None or self._stacked.device != z.device or self._stacked.dtype != z.dtype:
-            generator = torch.Generator().manual_seed(self.seed)  # on the CPU: the same draws on every device
-            drawn = self.weights.deviations(self.draws, self.dim, generator)
-            self._stacked = drawn.to(z).flatten(0, 1).T.contiguous()  # (M, S·D)
-        moved = (inputs - self.weights.centre) @ self._stacked
-        places = z[:, None] + moved.view(len(z), self.draws, self.dim)
+    def _drawn(self, features: Tensor) -> Draws:
+        """z + δ_s (φ - centre) of all draws δ_s, in one product.
+
+        A bare linear layer that nobody differentiates is drawn itself: (W + δ_s) φ + b - δ_s centre.
+        """
+        layer = self._linear()
+        if self._is_bare() and type(layer) is nn.Linear and not torch.is_grad_enabled():
+            own, weight, bias = None, *self._networks(layer)
+            places = torch.addmm(bias, features, weight).view(-1, self.draws, self.dim)
+        else:
+            _, own, inputs, z = self._through(features)
+            weight, bias = self._networks(None)
+            places = torch.addmm(bias, inputs, weight).view(-1, self.draws, self.dim) + z[:, None]
         if self.normalised:
-            places = F.normalize(places, dim=-1)
+            places = self._at(places)
         if own is None:
             return Draws(Point(places))
         return Draws(Gaussian(places, own[:, None].expand(-1, self.draws, -1)))
+
+    @torch.no_grad()
+    def _networks(self, layer: nn.Linear | None) -> tuple[Tensor, Tensor]:
+        """Weights (M, S·D) and biases (S·D,) of all draws: of the layer, or of what they add to it."""
+        read = [*self.weights.buffers(), *([] if layer is None else layer.parameters())]
+        now = tuple((tensor.data_ptr(), tensor._version) for tensor in read)  # loading and training write into them
+        if self._stacked is None or self._stacked[0] != now:
+            generator = torch.Generator().manual_seed(self.seed)  # on the CPU: the same draws on every device
+            weight = self.weights.deviations(self.draws, self.dim, generator)
+            bias = -(weight @ self.weights.centre)
+            if layer is not None:
+                weight, bias = weight + layer.weight, bias if layer.bias is None else bias + layer.bias
+            self._stacked = now, weight.flatten(0, 1).T.contiguous(), bias.flatten()
+        return self._stacked[1:]
 
 
 def through(head: nn.Module, layer: str, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
@@ -272,7 +313,7 @@ def blank_laplace(head: nn.Module, described: dict[str, Any]) -> LastLayerLaplac
 
 def on_sphere(variance: Tensor, z: Tensor) -> Tensor:
     """The delta method, for (N, D) or (N, 1) variances; the total is exact to first order."""
-    squared = (z * z).sum(-1, keepdim=True).clamp_min(torch.finfo(z.dtype).tiny)
+    squared = torch.linalg.vecdot(z, z).clamp_min(torch.finfo(z.dtype).tiny).unsqueeze(-1)
     if variance.shape[-1] == 1:
         return torch.sub(variance, variance, alpha=1 / z.shape[-1]) / squared  # s²(1 - u_i²), its mean over i
     along = z.square() / squared  # u_i²

@@ -159,6 +159,8 @@ def _damage(gallery: Path, rng: random.Random) -> bool:
         return False
     path = gallery / json.loads(manifest.read_text())["file"]
     data = bytearray(path.read_bytes())
+    if not data:  # of a gallery without items
+        return False
     data[rng.randrange(len(data))] ^= 0xFF
     path.write_bytes(data)
     return True

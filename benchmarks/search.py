@@ -140,7 +140,7 @@ def lists(index: Index, queries: Gaussian, name: str, *, bar: float | None = Non
         at_least(f"lists, {name}: that share beside its estimate", share, found.recall or 0.0),
     ]
     single = [queries[place] for place in range(16)]
-    for name_of, asked, times in ((f"single of {len(single)}", single, 5), ("batch of 64", [queries], 5)):
+    for name_of, asked, times in ((f"single of {len(single)}", single, 15), ("batch of 64", [queries], 15)):
         calls = (
             under(DEFAULT, lambda asked=asked, how=how: [index.search(one, K, **how) for one in asked])
             for how in (exact, rough)

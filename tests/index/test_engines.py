@@ -1,12 +1,16 @@
 """One law for every engine: a gallery does the same wherever it is."""
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
 
 from howsure import Gaussian, Matcher, Point, ask
+from howsure.decide import count_identities
 from howsure.errors import GalleryError, InputError
-from howsure.index import Index, Item, connect
+from howsure.index import Index, Item, ServerIndex, connect, remote_recall, remote_search
+from howsure.prior import Prior
 
 
 def points(*values):
@@ -58,6 +62,127 @@ def test_a_gallery_does_what_one_in_a_directory_does(make, urls, tmp_path):
     same(index.get(names[:3]), twin.get(names[:3]))
     index.close()
     twin.close()
+
+
+def agree(found, expected):
+    assert found.ids.tolist() == expected.ids.tolist()
+    for name in ("distances", "likelihoods", "probabilities"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-9)
+
+
+def test_a_search_by_likelihood_is_that_of_a_directory(make, urls, tmp_path):
+    url, twin, matcher = urls(), Index.create(tmp_path / "twin"), Matcher(scale=0.3, offset=1.0, base_rate=0.5)
+    families = {"postgresql": ("isotropic", "diagonal", "draws_of_gaussians"), "milvus": ("diagonal",)}
+    if make.__name__ not in families.get(url.partition("://")[0], make.__name__):
+        pytest.skip("fewer families are enough for a server")
+    one, each = Prior(torch.zeros(6), torch.ones(1)), Prior(torch.linspace(-1, 1, 6), torch.linspace(0.5, 3, 6))
+    index, query = connect(url, create=True), make(7, seed=100).to(dtype=torch.float64)
+    if "point" in make.__name__:
+        query = Gaussian(query.mean, torch.full((7, 1), 0.5, dtype=torch.float64))  # two points have no likelihood
+    steps = [
+        lambda gallery: gallery.set_prior(one),
+        lambda gallery: gallery.add([f"{n}" for n in range(120)], make(120)),
+        lambda gallery: gallery.add([f"{n}" for n in range(90, 190)], make(100, seed=1)),
+        lambda gallery: gallery.remove([f"{n}" for n in range(0, 190, 3)]),
+        lambda gallery: gallery.set_prior(each),
+        lambda gallery: gallery.compact(),
+        lambda gallery: gallery.add(["0", "1"], make(2, seed=2)),
+    ]
+    for step in steps:
+        for gallery in (index, twin):
+            step(gallery)
+        for approximate in (False, True) if len(twin) else ():  # among all, and among candidates: all of so few
+            options = {"by": "likelihood", "matcher": matcher, "approximate": approximate}
+            found, expected = index.search(query, 10, **options), twin.search(query, 10, **options)
+            assert found.exact
+            agree(found, expected)
+    assert found.candidates <= len(twin) < 200
+    index.close()
+    with connect(url) as index:
+        agree(index.search(query, 10, **options), expected)
+    twin.close()
+
+
+@pytest.mark.parametrize("scales", [1, 16])
+def test_candidates_by_shrunk_means_find_the_likely_and_say_what_they_are(urls, tmp_path, scales, monkeypatch):
+    url = urls()
+    if url.startswith("milvus:") and scales > 1:
+        pytest.skip("one kind is enough for the slowest server")
+    for module in (remote_search, remote_recall):
+        monkeypatch.setattr(module, "SMALL", 1000)
+    monkeypatch.setattr(remote_recall, "COUNTS", (50, 200))
+    generator = torch.Generator().manual_seed(scales)
+    identities = torch.randn(240, 16, generator=generator).repeat_interleave(5, 0)
+    scale = 10 ** (torch.rand(1200, scales, generator=generator) - 0.75)
+    belief = Gaussian(identities + scale * torch.randn(1200, 16, generator=generator), scale)
+    prior, ids = Prior(torch.zeros(16), torch.ones(1)), [f"{n}" for n in range(1200)]
+    query, options = belief[::40], {"by": "likelihood", "matcher": Matcher(scale=0.3, offset=1.0, base_rate=0.5)}
+    with Index.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
+        for gallery in (twin, index):
+            gallery.add(ids[:600], belief[:600])
+            gallery.set_prior(prior)
+            gallery.add(ids[600:], belief[600:])
+        wanted = twin.search(query, 10, approximate=False, **options)
+        agree(index.search(query, 10, approximate=False, **options), wanted)
+        index.compact()
+        found = index.search(query, 10, **options)
+        if isinstance(index, ServerIndex):
+            assert not found.exact
+            assert found.candidates == (50 if scales == 1 else 200)  # shrunk means tell less where variances differ
+            assert 0.95 <= found.recall <= 1
+    hits = 0
+    for row in range(30):
+        best = dict(zip(wanted.ids[row], wanted.probabilities[row], strict=True))
+        both = [place for place, name in enumerate(found.ids[row]) if name in best]
+        hits += len(both)
+        np.testing.assert_allclose(
+            found.probabilities[row, both], [best[found.ids[row, place]] for place in both], rtol=1e-9
+        )
+    assert hits >= 285
+
+
+def test_a_search_by_likelihood_says_what_it_lacks(urls, monkeypatch):
+    url, query = urls(), Gaussian(torch.zeros(1, 1), torch.ones(1, 1))
+    with connect(url, create=True) as index:
+        assert index.search(query, 3, by="likelihood").ids.shape == (1, 0)
+        index.add(["a", "b"], Gaussian(torch.zeros(2, 1), torch.ones(2, 1)))
+        with pytest.raises(
+            GalleryError, match=r"expected a prior over identities, got none in this gallery; index.set"
+        ):
+            index.search(query, by="likelihood")
+        with pytest.raises(InputError, match="dimension of the prior: expected 1, as the beliefs, got 2"):
+            index.set_prior(Prior(torch.zeros(2), torch.ones(2)))
+        with pytest.raises(InputError, match="by: expected distance or likelihood, got 'luck'"):
+            index.search(query, by="luck")
+        with pytest.raises(InputError, match="approximate: expected None"):
+            index.search(query, approximate=True)
+    with connect(urls(), create=True) as index:
+        index.set_prior(Prior(torch.zeros(2), torch.ones(2)))
+        with pytest.raises(InputError, match="dimension of the prior"):
+            index.add(["a"], points(1))
+        assert len(index) == 0
+
+
+def test_a_gallery_of_the_first_version_gets_shrunk_means_with_its_prior(servers, monkeypatch):
+    monkeypatch.setattr(remote_search, "SMALL", 1)
+    url, prior = servers(), Prior(torch.zeros(1), torch.ones(1))
+    query, three = Gaussian(torch.ones(1, 1), torch.ones(1, 1)), Gaussian(torch.arange(3.0)[:, None], torch.ones(3, 1))
+    with connect(url, create=True) as index:
+        index.add(list("abc"), three)
+        notes = index._server.notes()
+        del notes["shrunk"]
+        index._server.take_notes({**notes, "schema": 1, "prior": prior.to_json()})
+    with connect(url, write=True) as index:
+        index.add(["d"], three[:1])  # as before
+        with pytest.raises(
+            GalleryError, match=r"got none in a gallery of version 1 .*; open it .*index.set_prior\(ind"
+        ):
+            index.search(query, by="likelihood")
+        assert index.search(query, by="likelihood", approximate=False).exact  # which needs none
+        index.set_prior(index.prior)
+        index.add(["e"], three[1:2])
+        assert index.search(query, by="likelihood").ids.tolist() == [list("cbead")]
+        assert index._server.notes()["schema"] == 2
 
 
 def test_a_search_of_everything_is_exact(urls):
@@ -142,6 +267,20 @@ def test_a_reader_sees_a_change_at_its_next_call(urls):
         writer.remove(["same"])
         assert "same" not in reader
         assert reader.search(points(30), 1).ids.tolist() == [["3"]]
+
+
+def test_identities_are_counted_without_a_look_at_all_items(servers, monkeypatch):
+    labels = [f"label {n // 5}" for n in range(300)] + [None] * 40
+    with connect(servers(), create=True) as index:
+        assert (count_identities(index), index.sample(3)) == (0, [])
+        index.add([f"{n}" for n in range(340)], points(*range(340)), labels=labels)
+        assert sorted(index.sample(1000)) == sorted(index.ids())
+        monkeypatch.setattr(type(index), "ids", None)
+        assert count_identities(index) == 100
+        monkeypatch.setattr(importlib.import_module("howsure.decide.ask"), "SAMPLE", 120)
+        assert len(index.sample(120)) == 120
+        assert count_identities(index) == pytest.approx(100, abs=15)  # three standard errors
+        assert count_identities(index) != 100
 
 
 def test_a_gallery_anywhere_can_be_asked(urls):

@@ -13,6 +13,7 @@ from howsure import Point
 from howsure.errors import GalleryError, GalleryLockedError, InputError
 from howsure.index import Index, Item
 from howsure.index import index as index_module
+from howsure.index.replica import Replica
 
 
 def points(*values):
@@ -127,6 +128,20 @@ def test_one_writer_and_readers_that_keep_up(path, monkeypatch):
     Index.open(path, write=True).close()
     assert reader.recovered is None
     reader.close()
+
+
+def test_a_writer_sees_what_it_wrote_before_it_was_interrupted(path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with Index.create(path) as index:
+        index.add(["a"], Point(torch.zeros(1, 3)))
+        assert index.search(Point(torch.ones(1, 3)), 1).ids.tolist() == [["a"]]
+        with monkeypatch.context() as patch:
+            patch.setattr(Replica, "apply", interrupt)  # the change is on disk by then
+            with pytest.raises(KeyboardInterrupt):
+                index.add(["b"], Point(torch.ones(1, 3)))
+        assert index.search(Point(torch.ones(1, 3)), 1).ids.tolist() == [["b"]]
 
 
 def test_a_reader_left_behind_by_a_snapshot_starts_from_it(path):

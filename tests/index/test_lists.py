@@ -2,15 +2,17 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from howsure import Gaussian, Point
+from howsure import Draws, Gaussian, Point
+from howsure.errors import InputError
 from howsure.index import Index, likelihood, tune
 from howsure.index.engines import embedded, lists
-from howsure.prior import Prior
+from howsure.prior import Prior, log_likelihood_ratio
 
 DIM, COUNT = 12, 3000
 ONE = Prior(torch.zeros(DIM), torch.ones(1))
@@ -68,6 +70,81 @@ def test_lists_find_most_and_say_how_much(path, prior):
         again = index.search(query, 10, by="likelihood", approximate=True)
         assert again.ids.tolist() == found.ids.tolist()
         assert again.recall == found.recall
+
+
+@PRIORS
+@pytest.mark.parametrize("together", [True, False], ids=["batch", "singles"])
+def test_all_lists_are_the_whole_gallery(path, prior, together):
+    query = gallery(20, seed=1)
+    with Index.create(path) as index:
+        index.set_prior(prior)
+        index.add(ids(COUNT), gallery())
+        index.compact()
+        shrunk = index._replica.engine.shrunk
+        shrunk.lists = replace(shrunk.lists, probes=shrunk.lists.index.nlist, count=COUNT)
+        for part in [query] if together else [query[place] for place in range(len(query))]:
+            found = index.search(part, 10, by="likelihood", approximate=True)
+            truth = index.search(part, 10, by="likelihood", approximate=False)
+            assert truth.exact
+            assert not found.exact
+            assert found.ids.tolist() == truth.ids.tolist()
+            np.testing.assert_allclose(found.likelihoods, truth.likelihoods, rtol=1e-12)
+            np.testing.assert_allclose(found.distances, truth.distances, rtol=1e-12)
+
+
+def test_a_query_of_draws_is_more_than_its_first(path):
+    draws = [Gaussian(gallery(4, seed=seed).location, torch.full((4, 1), 0.2)) for seed in (1, 2)]
+    with Index.create(path) as index:
+        index.set_prior(ONE)
+        index.add(ids(COUNT), gallery())
+        index.compact()
+        for place in range(4):
+            query = Draws.stack([draw[place] for draw in draws])
+            found = index.search(query, 1, by="likelihood", approximate=True)
+            best = index.get(found.ids[0].tolist())
+            np.testing.assert_allclose(found.likelihoods, log_likelihood_ratio(query, best, ONE), rtol=1e-5)
+
+
+def change_nothing(index):
+    pass
+
+
+def remove_some(index):
+    index.remove(ids(COUNT)[::3])
+
+
+def add_some(index):
+    index.add(ids(30, "new "), gallery(30, seed=2))
+
+
+@PRIORS
+@pytest.mark.parametrize("change", [change_nothing, remove_some, add_some])
+def test_one_query_finds_what_it_finds_among_others(path, prior, change):
+    query = gallery(40, seed=1)
+    with Index.create(path) as index:
+        index.set_prior(prior)
+        index.add(ids(COUNT), gallery())
+        index.compact()
+        change(index)
+        for k in (1, 10, 200):
+            batch = index.search(query, k, by="likelihood", approximate=True)
+            ones = [index.search(query[place], k, by="likelihood", approximate=True) for place in range(len(query))]
+            assert [one.ids[0].tolist() for one in ones] == batch.ids.tolist()
+            for name in ("likelihoods", "distances"):
+                together = np.concatenate([getattr(one, name) for one in ones])
+                np.testing.assert_allclose(together, getattr(batch, name), rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [{"location": torch.nan}, {"location": 1e20}, {"scale": torch.nan}])
+def test_lists_refuse_a_query_that_is_no_belief(path, bad):
+    fields = {"location": torch.zeros(1, DIM), "scale": torch.ones(1, 1)}
+    fields |= {name: torch.full_like(fields[name], value) for name, value in bad.items()}
+    with Index.create(path) as index:
+        index.set_prior(ONE)
+        index.add(ids(COUNT), gallery())
+        index.compact()
+        with pytest.raises(InputError):
+            index.search(Gaussian(**fields), by="likelihood", approximate=True)
 
 
 def test_large_galleries_use_lists_unless_told_otherwise(path, monkeypatch):

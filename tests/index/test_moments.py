@@ -42,6 +42,24 @@ def test_draws_on_either_side_meet_a_single_one():
         np.testing.assert_allclose(log_likelihood_ratios(ours, theirs, EACH), wanted, rtol=1e-10)
 
 
+@pytest.mark.parametrize("prior", [ONE, EACH], ids=["one variance", "per dimension"])
+@pytest.mark.parametrize("scales", [1, 6])
+def test_queries_meet_rows_of_items(make, prior, scales):
+    gallery, query = make(8, seed=1), Gaussian(torch.randn(2, 6), torch.rand(2, scales) + 0.1)
+    pairs = Moments.of(query.by_draw())[np.repeat([0, 1], 4)], Moments.of(gallery.by_draw())
+    rows = Moments.of(query.by_draw()).shaped(2, 1), Moments.of(gallery.by_draw()).shaped(2, 4)
+    np.testing.assert_allclose(distances(*rows).ravel(), distances(*pairs), rtol=1e-12)
+    wanted = log_likelihood_ratios(*pairs, prior)
+    np.testing.assert_allclose(log_likelihood_ratios(*rows, prior).ravel(), wanted, rtol=1e-12)
+
+
+def test_moments_are_those_in_double_precision(make):
+    embedding = make(5, seed=2).map(lambda tensor: tensor.requires_grad_())
+    ours, theirs = Moments.of(embedding.by_draw()), Moments.of(double(embedding.detach()).by_draw())
+    for one, other in ((ours.means, theirs.means), (ours.variances, theirs.variances)):
+        assert all(np.array_equal(a, b) and a.dtype == np.float64 for a, b in zip(one, other, strict=True))
+
+
 def test_records_have_the_moments_of_their_family(make):
     embedding = make(7, seed=3)
     layout = Layout.of(embedding)

@@ -1,17 +1,18 @@
 """A server that loses a part of a gallery, or stops in the middle: no answer is for fewer than all items."""
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 import torch
 
-from howsure import Point
+from howsure import Gaussian, Point
 from howsure.errors import GalleryError, GalleryUnavailableError
-from howsure.index import ServerIndex
+from howsure.index import ServerIndex, remote_recall
 from howsure.index.engines.server import Hit, Nearest, handle_of
 from howsure.index.items import Item
+from howsure.prior import Prior
 
 
 class Memory:
@@ -20,7 +21,7 @@ class Memory:
     place = "memory://"
 
     def __init__(self):
-        self.document, self.rows, self.keys = None, {}, {}
+        self.document, self.places = None, {}  # places by name, None for the items: {handle: (row, key)}
         self.lost = set()  # handles out of reach
         self.stop_after = None  # changes of one row until the server stops
 
@@ -39,7 +40,13 @@ class Memory:
     take_notes = create
 
     def make_room(self, notes, *, width, moments):
-        self.rows, self.keys = {}, {}
+        self.places[None] = {}
+
+    def make_shrunk(self, notes, name, *, width, moments):
+        self.places[name] = {}
+
+    def keep_shrunk(self, name, before):
+        self.places = {None: self.places[None], name: self.places[name]}
 
     @contextmanager
     def changing(self):
@@ -47,40 +54,47 @@ class Memory:
 
     reading = changing
 
-    def _seen(self):
-        return [handle for handle in self.rows if handle not in self.lost]
+    @property
+    def rows(self):
+        return {handle: row for handle, (row, _) in self.places[None].items()}
 
-    def reachable(self):
-        return len(self._seen())
+    def _seen(self, shrunk=None):
+        return [(row, key) for handle, (row, key) in self.places[shrunk].items() if handle not in self.lost]
 
-    def put(self, rows, keys):
+    def reachable(self, *, shrunk=None):
+        return len(self._seen(shrunk))
+
+    def put(self, rows, keys, *, shrunk=None):
         for row, key in zip(rows, keys, strict=True):
             self._step()
-            self.rows[row.handle], self.keys[row.handle] = row, key
+            self.places[shrunk][row.handle] = row, key
 
-    def delete(self, handles):
+    def delete(self, handles, *, shrunk=None):
         for handle in handles:
             self._step()
-            del self.rows[handle]
+            del self.places[shrunk][handle]
 
     def fetch(self, handles, *, moments=False):
-        return [self.rows[handle] for handle in handles if handle in self._seen()]
+        return [row for row, _ in self._seen() if row.handle in handles]
 
     def scan(self, *, moments=False):
-        return iter([self.rows[handle] for handle in self._seen()])
+        return iter([row for row, _ in self._seen()])
+
+    def sample(self, count):
+        return [row.item.id for row, _ in self._seen()][:count]
 
     def label_counts(self, labels):
-        return Counter(self.rows[handle].item.label for handle in self._seen())
+        return Counter(row.item.label for row, _ in self._seen())
 
-    def nearest(self, keys, count):
+    def nearest(self, keys, count, *, shrunk=None):
         def hits(key):
-            near = sorted(self._seen(), key=lambda handle: ((self.keys[handle] - key) ** 2).sum())[:count]
-            return [Hit(self.rows[h].number, self.rows[h].item.id, self.rows[h].moments) for h in near]
+            near = sorted(self._seen(shrunk), key=lambda one: ((one[1] - key) ** 2).sum())[:count]
+            return [Hit(row.number, row.item.id, row.moments) for row, _ in near]
 
         return Nearest([hits(key) for key in keys], np.full(len(keys), -np.inf))
 
-    def settle(self, count):
-        pass
+    def settle(self, count, *, shrunk):
+        return False
 
     def close(self):
         pass
@@ -155,11 +169,94 @@ def test_a_server_that_stops_within_a_change_loses_nothing_acknowledged(server, 
     assert len(index) == 305 - steps == len(index.ids())
 
 
+def beliefs(*values):
+    return Gaussian(torch.tensor([[float(value)] for value in values]), torch.ones(len(values), 1))
+
+
+def likely(index, value, k=1):
+    """A search among candidates, as in a gallery too large to be read."""
+    return index.search(beliefs(value), k, by="likelihood", approximate=True)
+
+
+@pytest.fixture
+def weighed(server):
+    index = ServerIndex.create(server)
+    index.set_prior(Prior(torch.zeros(1), torch.full((1,), 1e4)))
+    index.add([f"{n}" for n in range(300)], beliefs(*range(300)), labels=["x"] * 300)
+    return index
+
+
+def test_a_lost_shrunk_mean_is_an_error_and_then_all_is_well(server, weighed):
+    items = server.places[None]
+    server.places[None] = dict(items)  # in reach, while its shrunk mean is not
+    (name,) = set(server.places) - {None}
+    gone = server.places[name].pop(handle_of("7"))
+    with pytest.raises(GalleryUnavailableError, match="expected all of its 300 items, got 299 that the server can"):
+        likely(weighed, 200)
+    assert weighed.search(beliefs(7), 1).ids.tolist() == [["7"]]
+    server.places[name][handle_of("7")] = gone
+    assert likely(weighed, 7).ids.tolist() == [["7"]]
+
+
+@pytest.mark.parametrize("steps", range(0, 12, 3))
+def test_a_server_that_stops_within_a_change_answers_for_items_alone(server, weighed, steps):
+    for change in (
+        lambda: weighed.add([f"new {n}" for n in range(5)], beliefs(*range(400, 405))),
+        lambda: weighed.remove([f"{n}" for n in range(5)]),
+    ):
+        server.stop_after = steps
+        with suppress(GalleryUnavailableError):
+            change()
+        server.stop_after = None
+        items = {float(row.item.id.removeprefix("new ")) + 400 * row.item.id.startswith("new") for row in server.scan()}
+        for value in (0, 4, 400, 404):
+            best = min(items, key=lambda item: abs(item - value))
+            assert likely(weighed, value).distances[0, 0] == pytest.approx((2 + (best - value) ** 2) ** 0.5)
+    weighed.add(["later"], beliefs(1000))
+    assert likely(weighed, 1000, k=3).ids[0, 0] == "later"
+    assert likely(weighed, 150).ids.tolist() == [["150"]]
+
+
+def test_recall_is_estimated_again_as_the_gallery_grows(server, weighed, monkeypatch):
+    monkeypatch.setattr(remote_recall, "SMALL", 100)
+    monkeypatch.setattr(remote_recall, "COUNTS", (12, 22))  # about as many as are asked for, so that some are missed
+    spread = torch.Generator().manual_seed(0)
+    for count, measured in ((20, 320), (100, 320), (100, 520)):
+        scale = 10 ** (4 * torch.rand(count, 1, generator=spread))
+        many = Gaussian(100 * torch.randn(count, 1, generator=spread), scale)
+        weighed.add([f"{len(weighed)} {n}" for n in range(count)], many)
+        weighed.compact()
+        assert server.document["recall"]["count"] == measured
+    found = likely(weighed, 3)
+    assert (found.exact, found.candidates) == (False, 22)
+    assert 0.2 < found.recall < 0.95
+    assert weighed.search(beliefs(3), 1, by="likelihood").recall is None  # it is exact
+    assert weighed.search(beliefs(3), 1).recall is None
+    weighed.set_prior(Prior(torch.zeros(1), torch.ones(1)))
+    assert likely(weighed, 3).recall is None  # nobody knows yet
+
+
+def test_a_prior_that_is_replaced_meanwhile_is_no_trouble(server, weighed):
+    find, reader = server.nearest, ServerIndex.open(server)
+
+    def meanwhile(keys, count, *, shrunk=None):
+        server.nearest = find
+        weighed.set_prior(Prior(torch.zeros(1), torch.ones(1)))
+        if shrunk not in server.places:
+            raise GalleryUnavailableError("memory: nothing of this name")
+        return find(keys, count, shrunk=shrunk)
+
+    server.nearest = meanwhile
+    found = likely(reader, 3)
+    np.testing.assert_allclose(found.likelihoods, likely(weighed, 3).likelihoods)
+    assert len(server.places) == 2
+
+
 def test_a_reader_that_meets_a_removal_looks_again(server, index):
     count = server.reachable
     reader = ServerIndex.open(server)
 
-    def meanwhile():
+    def meanwhile(*, shrunk=None):
         server.reachable = count
         index.remove(["5", "6"])
         return count()
@@ -169,10 +266,10 @@ def test_a_reader_that_meets_a_removal_looks_again(server, index):
 
 
 def test_a_damaged_record_and_a_later_format_are_refused(server, index):
-    row = server.rows[handle_of("3")]
-    server.rows[handle_of("3")] = type(row)(row.number, Item("3", None, {}), row.moments[:-1])
+    row, key = server.places[None][handle_of("3")]
+    server.places[None][handle_of("3")] = type(row)(row.number, Item("3", None, {}), row.moments[:-1]), key
     with pytest.raises(GalleryError, match="moments of an item: expected 4 bytes"):
         index.get(["3"])
     server.document = {**server.document, "schema": 99}
-    with pytest.raises(GalleryError, match="expected version 1 of the format, got version 99; update howsure"):
+    with pytest.raises(GalleryError, match="expected version 2 of the format, or an older one, got version 99; update"):
         ServerIndex.open(server)

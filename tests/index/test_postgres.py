@@ -15,6 +15,7 @@ import torch
 from howsure import Gaussian, Point
 from howsure.errors import GalleryError, GalleryUnavailableError
 from howsure.index import Index, connect
+from howsure.prior import Prior
 
 postgres_engine = pytest.importorskip("howsure.index.engines.postgres", reason="needs the package psycopg")
 
@@ -51,6 +52,32 @@ def test_an_index_is_built_for_large_galleries_and_is_not_called_exact(postgres,
         assert index.search(query, 10).ids.tolist() == expected.ids.tolist()
 
 
+def test_shrunk_means_have_an_index_of_their_own(postgres, monkeypatch):
+    monkeypatch.setattr(postgres_engine, "INDEXED", 600)
+    monkeypatch.setattr(postgres_engine, "MOST", 220)
+    query, options = beliefs(5, seed=1), {"by": "likelihood", "approximate": True}
+    with connect(postgres(), create=True) as index:
+        index.add(names(600), beliefs(600))
+        for variance in (3.0, 2.0, 1.0):
+            index.set_prior(Prior(torch.zeros(16), torch.full((1,), variance)))
+        wanted = index.search(query, 10, by="likelihood")
+        scanned = index.search(query, 10, **options)
+        index.compact()
+        found = index.search(query, 10, **options)
+        assert wanted.exact
+        for matches in (scanned, found):
+            assert (matches.exact, matches.candidates) == (False, 200)
+            hits = [len({*a} & {*b}) for a, b in zip(matches.ids, wanted.ids, strict=True)]
+            assert np.mean(hits) >= 9
+        assert index.search(query, 120, **options).candidates == 240  # more than the index can walk: a scan
+        tables = index._server._all("SELECT tablename FROM pg_tables WHERE schemaname = %s", [index._server._schema])
+        assert len(tables) == 4  # notes, items, shrunk means, and those before them
+        index.remove(names(500))
+        assert index.search(query, 10, **options).exact
+        table = f"shrunk_{index._server.notes()['shrunk']}"
+        assert index._server._all("SELECT count(*) FROM {table}", table=table) == [(100,)]
+
+
 def test_a_change_is_whole_or_absent(postgres, monkeypatch):
     with connect(postgres(), create=True) as index:
         index.add(names(3), beliefs(3))
@@ -68,6 +95,20 @@ def test_a_change_is_whole_or_absent(postgres, monkeypatch):
         monkeypatch.undo()
         assert index.ids() == names(3)
         assert torch.equal(index.get(["0"]).location, beliefs(3).location[:1])
+
+
+def test_a_scan_holds_a_few_rows_at_a_time(postgres, monkeypatch):
+    monkeypatch.setattr(postgres_engine, "ROWS", 8)
+    with connect(postgres(), create=True) as index:
+        index.add(names(100), beliefs(100))
+        server = index._server
+        with server.reading():
+            rows = server.scan(moments=True)
+            next(rows)
+            assert server._all("SELECT name FROM pg_cursors WHERE name = 'scan'") == [("scan",)]
+            assert server._all("FETCH FORWARD 1 FROM scan")[0][1] == "8"  # what was not asked for is on the server
+            assert len(list(rows)) == 98
+        assert index.ids() == names(100)
 
 
 def test_writers_take_turns(postgres):
@@ -146,3 +187,33 @@ def test_an_unencrypted_connection_is_refused_if_the_url_says_so():
             connect(f"postgresql://127.0.0.1:{server.getsockname()[1]}/d/c?sslmode=require")
         thread.join()
     assert asked == [struct.pack(">ii", 8, 80877103)]  # the request for encryption comes first, and nothing after
+
+
+def test_encrypted_and_only_with_whom_we_trust(encrypted_postgres, certificate, monkeypatch, postgres):
+    collection = postgres().partition("?")[0].rpartition("/")[2]
+    place, refused = f"postgresql://localhost:{encrypted_postgres}/postgres/{collection}", "certificate that is trusted"
+    with connect(f"{place}?secure=true&ca={certificate}", create=True) as index:
+        index.add(["a"], beliefs(1))
+        assert index._server._connection().pgconn.ssl_in_use
+    with connect(f"{place}?sslmode=verify-full&sslrootcert={certificate}") as index:
+        assert index.ids() == ["a"]
+    for untrusted in (f"{place}?secure=true", f"{place}?sslmode=verify-full&sslrootcert=system"):
+        with pytest.raises(GalleryUnavailableError, match=rf"{refused}.*name the certificate.*PGSSLROOTCERT") as error:
+            connect(untrusted)
+    other_name = f"{place.replace('localhost', '127.0.0.1')}?secure=true&ca={certificate}"
+    with pytest.raises(GalleryUnavailableError, match=rf"{refused}.*does not match host name"):
+        connect(other_name)
+    with pytest.raises(GalleryUnavailableError, match="expected an answer of the server"):
+        connect(f"{place}?sslmode=disable")
+    with pytest.raises(GalleryError, match="expected an encrypted connection, got a socket; leave secure=true out"):
+        connect(f"{postgres()}&secure=true")
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    monkeypatch.setenv("PGSSLROOTCERT", str(certificate))
+    for trusted in (place, f"{place}?secure=true"):
+        with connect(trusted) as index:
+            assert index.ids() == ["a"]
+    monkeypatch.setenv("PGUSER", "nobody")
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    with pytest.raises(GalleryUnavailableError, match="check that it runs, and PGUSER, PGPASSWORD") as error:
+        connect(place)
+    assert "secret" not in str(error.value)

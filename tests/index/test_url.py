@@ -30,13 +30,30 @@ def test_a_path_is_a_directory(tmp_path):
         ("postgresql://h//c", "expected postgresql://HOST/DATABASE/COLLECTION"),
         ("postgresql://h/d/c;drop", "expected a collection of letters, digits and underscores"),
         ("postgresql://h/d/" + "c" * 64, "at most 63"),
-        ("postgresql://h/d/c?sslmod=require", "expected the options host, sslmode, sslrootcert, got sslmod"),
+        ("postgresql://h/d/c?sslmod=require", "expected the options secure, ca, host, sslmode, sslrootcert, got"),
+        ("postgresql://h/d/c?secure=yes", "expected secure=true or secure=false, got secure=yes"),
+        ("postgresql://h/d/c?ca=x.pem", "expected secure=true with ca, got ca alone; add &secure=true"),
+        ("postgresql://h/d/c?secure=true&ca=x.pem", "expected a file with certificates as ca, got x.pem"),
+        ("postgresql://h/d/c?sslrootcert=x.pem", "expected a file with certificates as sslrootcert, got x.pem"),
+        ("postgresql://h/d/c?secure=true&sslmode=allow", "expected secure or sslmode, got both; leave sslmode out"),
         ("postgresql://h:99999/d/c", "expected a port from 0 to 65535"),
     ],
 )
 def test_urls_that_lead_nowhere(url, message):
     with pytest.raises(InputError, match=message):
         connect(url)
+
+
+def test_what_is_said_of_encryption_is_said_of_milvus_too():
+    pytest.importorskip("pymilvus", reason="needs the package pymilvus")
+    for options, message in {
+        "secure=yes": "expected secure=true or secure=false, got secure=yes",
+        "ca=x.pem": "expected secure=true with ca, got ca alone; add &secure=true",
+        "name=x": "expected secure=true with name, got name alone",
+        "secure=true&ca=x.pem": "expected a file with certificates as ca, got x.pem",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            connect(f"milvus://h/c?{options}")
 
 
 @pytest.mark.parametrize(

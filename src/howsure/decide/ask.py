@@ -58,10 +58,9 @@ def _labels(index: Gallery, matches: Matches) -> np.ndarray:
 
 def count_identities(index: Gallery) -> int:
     """How many identities a gallery holds; past SAMPLE items by a sample of them, each counted as 1/references."""
-    ids = index.ids()
-    some = np.random.default_rng(0).permutation(len(ids))[:SAMPLE]
-    references = index.references(index.labels([ids[place] for place in some])) if len(ids) else [1]
-    return round(len(ids) * float(np.mean(1 / np.array(references))))
+    some = index.sample(SAMPLE)
+    references = index.references(index.labels(some)) if some else [1]
+    return round(len(index) * float(np.mean(1 / np.array(references))))
 
 
 def ask(

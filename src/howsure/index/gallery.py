@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from howsure.embeddings import Embedding
 from howsure.index.items import Item
@@ -43,13 +43,23 @@ class Gallery(Protocol):
 
     def compact(self) -> None: ...
 
-    def search(self, query: Embedding, k: int = 5, *, matcher: Matcher | None = None) -> Matches: ...
+    def search(
+        self,
+        query: Embedding,
+        k: int = 5,
+        *,
+        matcher: Matcher | None = None,
+        by: Literal["distance", "likelihood"] = "distance",
+        approximate: bool | None = None,
+    ) -> Matches: ...
 
     def __len__(self) -> int: ...
 
     def __contains__(self, identity: object) -> bool: ...
 
     def ids(self) -> list[str]: ...
+
+    def sample(self, count: int) -> list[str]: ...
 
     def present(self, ids: Sequence[str]) -> set[str]: ...
 

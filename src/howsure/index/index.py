@@ -267,10 +267,9 @@ class Index:
         is likely to find.
         """
         _require_ways(k, by, approximate)
-        query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
         with self._turn, self._replica.current():
             engine, layout = self._replica.engine, self._replica.layout
-            k = min(k, len(engine)) if engine else 0
+            k = 0 if engine is None else min(k, len(engine))
             if engine is None or layout is None or k == 0 or len(query) == 0:
                 none = np.empty((len(query), k))
                 nothing = none.astype(object)
@@ -279,22 +278,23 @@ class Index:
             if by == "likelihood":
                 ranking = rank_by_likelihood(query, k, engine=engine, layout=layout, approximate=approximate)
             else:
+                query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
                 ranking = rank(query, k, engine=engine, layout=layout)
             numbers = ranking.numbers.ravel().tolist()
-            names = self._store.names(set(numbers))
-            named = [names[number] for number in numbers]
-        ids, labels = (np.array(column, object) for column in zip(*named, strict=True))
+            names = self._store.names(numbers)
+            named = np.array([names[number] for number in numbers], object)  # (Q·k, 2)
         distances = ranking.distances
+        ids, labels = (column.reshape(distances.shape) for column in named.T)
         evidence = distances if ranking.likelihoods is None else -ranking.likelihoods
         return Matches(
-            ids.reshape(distances.shape),
+            ids,
             distances,
             matcher.probability(torch.from_numpy(evidence)).numpy() if matcher else None,
             ranking.exact,
             ranking.candidates,
             likelihoods=ranking.likelihoods,
             recall=ranking.recall,
-            labels=labels.reshape(distances.shape),
+            labels=labels,
         )
 
     def __len__(self) -> int:
@@ -309,6 +309,11 @@ class Index:
         """All ids, in the order in which they were added."""
         with self._turn:
             return list(self._store.ids().values())
+
+    def sample(self, count: int) -> list[str]:
+        """So many ids by lot, or all if there are fewer; the same ones each time."""
+        ids = self.ids()
+        return [ids[place] for place in np.random.default_rng(0).permutation(len(ids))[:count]]
 
     def present(self, ids: Sequence[str]) -> set[str]:
         """Those of these ids that are items of the gallery."""

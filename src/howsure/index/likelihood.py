@@ -29,11 +29,16 @@ LARGE, TARGET = 500_000, 0.95
 def rank_by_likelihood(
     query: Embedding, k: int, *, engine: EmbeddedEngine, layout: Layout, approximate: bool | None
 ) -> Ranking:
-    """The k most likely of at least k items, by likelihood, then by age. The query is in float64, on the CPU."""
+    """The k most likely of at least k items, by likelihood, then by age."""
     shrunk = _require_prior(engine)
     moments = Moments.of(query.by_draw())
+    listed = _use_lists(shrunk, len(engine), approximate)
+    if listed and len(moments) == 1:
+        places = shrunk.listed_for_one(moments, k, _count("listed", k, shrunk))
+        if places is not None:
+            return _rank_one(moments, places, k, engine=engine, layout=layout)
     asked = ShrunkQuery.of(query, shrunk.prior, layout.draws, moments)
-    way = _way(shrunk, asked, len(engine), approximate)
+    way = "listed" if listed else _way(shrunk, asked, len(engine), approximate)
     count = _count(way, k, shrunk)
     step = 1 if way == "all" else max(1, QUERIES * CANDIDATES // max(count, CANDIDATES))
     parts, most = [], 0
@@ -41,18 +46,34 @@ def rank_by_likelihood(
     def unlikeliness(a: Moments, b: Moments) -> np.ndarray:
         return -log_likelihood_ratios(a, b, shrunk.prior)
 
-    for start in range(0, len(query), step):
-        rows = np.arange(start, min(start + step, len(query)))
-        part = asked if len(rows) == len(asked) else asked[start : start + step]
+    for start in range(0, len(asked), step):
+        rows = slice(start, start + step)
+        part, own = (asked, moments) if len(asked) <= step else (asked[rows], moments[rows])
         found = _candidates(way, part, k, count, engine=engine, shrunk=shrunk)
-        unlikely, apart = costs(moments, rows, found, unlikeliness, distances, records=engine.records_at, layout=layout)
+        unlikely, apart = costs(own, found, unlikeliness, distances, records=engine.records_at, layout=layout)
         # Places are in the order of age.
-        best = np.arange(len(rows))[:, None], np.lexsort((found, unlikely))[:, :k]
+        best = np.arange(len(part))[:, None], np.lexsort((found, unlikely))[:, :k]
         parts.append((engine.numbers_at(found[best]), apart[best], -unlikely[best]))
         most = max(most, found.shape[1])
     numbers, apart, likely = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
     exact = way in ("proved", "all")
     return Ranking(numbers, apart, exact, candidates=most, likelihoods=likely, recall=_recall(way, shrunk))
+
+
+def _rank_one(query: Moments, places: np.ndarray, k: int, *, engine: EmbeddedEngine, layout: Layout) -> Ranking:
+    """The k most likely of what lists found for a single query."""
+    shrunk, gallery = _require_prior(engine), Moments.read(engine.records_at(places), layout)
+    likely, apart = log_likelihood_ratios(query, gallery, shrunk.prior), distances(query, gallery)
+    best = np.lexsort((places, -likely))[:k]
+    numbers = engine.numbers_at(places[best])
+    return Ranking(
+        numbers[None],
+        apart[best][None],
+        exact=False,
+        candidates=len(places),
+        likelihoods=likely[best][None],
+        recall=_recall("listed", shrunk),
+    )
 
 
 def _require_prior(engine: EmbeddedEngine) -> ShrunkRows:
@@ -66,10 +87,12 @@ def _require_prior(engine: EmbeddedEngine) -> ShrunkRows:
     return engine.shrunk
 
 
-def _way(shrunk: ShrunkRows, asked: ShrunkQuery, count: int, approximate: bool | None) -> str:
+def _use_lists(shrunk: ShrunkRows, count: int, approximate: bool | None) -> bool:
     usual = approximate is None and count >= LARGE
-    if shrunk.lists and (approximate or (usual and shrunk.lists.recall >= TARGET)):
-        return "listed"
+    return bool(shrunk.lists and (approximate or (usual and shrunk.lists.recall >= TARGET)))
+
+
+def _way(shrunk: ShrunkRows, asked: ShrunkQuery, count: int, approximate: bool | None) -> str:
     if shrunk.provable(asked):
         return "proved"
     return "all" if approximate is False or count <= SMALL else "near"

@@ -1,17 +1,19 @@
 """Exact comparisons of a few pairs, in float64: what `rms_distance` and `log_likelihood_ratio` say, in numpy.
 
 A search compares some dozens of pairs for a query. There the arithmetic takes less time than it takes torch to start
-each operation, so these work on plain arrays, and once for all dimensions where an item has one variance.
+each operation, so these work on plain arrays, and once for all dimensions where an item has one variance. The axes of
+items broadcast: queries (Q, 1) meet c items each, (Q, c).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
@@ -35,10 +37,12 @@ class Moments:
 
     @classmethod
     def of(cls, draws: Sequence[Embedding]) -> Moments:
-        """From the draws of a float64 embedding on the CPU."""
+        """From the draws of an embedding."""
         if len(draws) == 1 and draws[0].family in _HELD:
-            mean, variance = _HELD[draws[0].family](draws[0].arrays())
-            return cls((mean,), (variance,))
+            tensors = draws[0].tensors()
+            fields = {name: tensor.numpy(force=True).astype(np.float64) for name, tensor in tensors.items()}
+            return cls._held(draws[0].family, fields)
+        draws = [draw.detach().to("cpu", torch.float64) for draw in draws]
         return cls(tuple(draw.mean.numpy() for draw in draws), tuple(_once(draw.variance.numpy()) for draw in draws))
 
     @classmethod
@@ -46,20 +50,34 @@ class Moments:
         """From packed records."""
         if layout.family not in _HELD:
             return cls.of(layout.unpack(records, np.float64).by_draw())
-        mean, variance = _HELD[layout.family]({name: records[name].astype(np.float64) for name in layout.shapes})
+        return cls._held(layout.family, {name: records[name].astype(np.float64) for name in layout.shapes})
+
+    @classmethod
+    def _held(cls, family: str, fields: Mapping[str, np.ndarray]) -> Moments:
+        mean, variance = _HELD[family](fields)
         return cls((mean,), (variance,))
 
-    def __getitem__(self, rows: np.ndarray) -> Moments:
-        return Moments(tuple(mean[rows] for mean in self.means), tuple(part[rows] for part in self.variances))
+    def __len__(self) -> int:
+        return len(self.means[0])
+
+    def shaped(self, *shape: int) -> Moments:
+        """The same items in rows of rows."""
+        return self._each(lambda part: part.reshape(*shape, part.shape[-1]))
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Moments:
+        return self._each(lambda part: part[rows])
+
+    def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> Moments:
+        return Moments(tuple(map(function, self.means)), tuple(map(function, self.variances)))
 
 
 def distances(query: Moments, gallery: Moments) -> np.ndarray:
     """`rms_distance` of row with row, or of the only query with each, (N,)."""
-    total: np.ndarray | float = 0.0
-    for (m, v), (mean, variance) in _aligned(query, gallery):
-        gap = m - mean
-        total = total + (gap * gap).sum(1) + _sum(v, m) + _sum(variance, mean)
-    return np.sqrt(total / max(len(query.means), len(gallery.means)))
+    values = [
+        squared_lengths(m - mean) + _sum(v, m) + _sum(variance, mean)
+        for (m, v), (mean, variance) in _aligned(query, gallery)
+    ]
+    return np.sqrt(sum(values) / len(values) if len(values) > 1 else values[0])
 
 
 def log_likelihood_ratios(query: Moments, gallery: Moments, prior: Prior) -> np.ndarray:
@@ -68,32 +86,40 @@ def log_likelihood_ratios(query: Moments, gallery: Moments, prior: Prior) -> np.
     values = []
     for (m, v), (mean, variance) in _aligned(query, gallery):
         weight = between / (between + variance)
-        alone, apart = between + v, m - centre
-        total, gap = v + weight * variance, apart - weight * (mean - centre)
+        alone, total = between + v, v + weight * variance
         if not total.min(initial=1) > 0:
             raise InputError(
                 "mutual likelihood", expected="beliefs with some variance", got="two points", fix="use rms_distance"
             )
-        values.append(0.5 * (_log_density(apart, alone) - _log_density(gap, total)))
+        apart, shrunk = m - centre, mean - centre
+        shrunk *= weight
+        values.append(_log_density_ratio(apart - shrunk, total, apart, alone))
     return reduce(np.logaddexp, values) - math.log(len(values)) if len(values) > 1 else values[0]
 
 
-def _log_density(gap: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Σ gap²/variance + log variance."""
-    squared = gap * gap
-    if variance.shape[1] == 1:
-        return np.asarray(squared.sum(1) / variance[:, 0] + gap.shape[1] * np.log(variance[:, 0]))
-    return np.asarray((squared / variance + np.log(variance)).sum(1))
+def squared_lengths(rows: np.ndarray) -> np.ndarray:
+    """Of each row, (...), by products: the quickest way to them, of few rows and of many."""
+    return np.asarray((rows[..., None, :] @ rows[..., None])[..., 0, 0])
+
+
+def _log_density_ratio(near: np.ndarray, total: np.ndarray, apart: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    """½ Σ apart²/alone - near²/total + log alone/total."""
+    if total.shape[-1] == alone.shape[-1] == 1:
+        one, other = total[..., 0], alone[..., 0]
+        gain = squared_lengths(apart) / other - squared_lengths(near) / one
+        return np.asarray(0.5 * (gain + near.shape[-1] * np.log(other / one)))
+    return np.asarray(0.5 * (apart * apart / alone - near * near / total + np.log(alone / total)).sum(-1))
 
 
 def _sum(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Over all dimensions."""
-    return variance.sum(1) if variance.shape == mean.shape else mean.shape[1] * variance[:, 0]
+    return variance.sum(-1) if variance.shape == mean.shape else mean.shape[-1] * variance[..., 0]
 
 
-def _aligned(query: Moments, gallery: Moments) -> Iterator[tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]:
+def _aligned(query: Moments, gallery: Moments) -> Iterable[tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]:
     """The draws of both sides, one by one; a side with a single draw meets every draw of the other."""
-    left, right = (list(zip(side.means, side.variances, strict=True)) for side in (query, gallery))
+    left = list(zip(query.means, query.variances, strict=True))
+    right = list(zip(gallery.means, gallery.variances, strict=True))
     count = max(len(left), len(right))
     return zip(left * (count // len(left)), right * (count // len(right)), strict=True)
 

@@ -18,7 +18,7 @@ WIDEN = 4
 QUERIES = 256  # scanned together
 VALUES = 1 << 17  # compared together: few enough to stay in the cache
 
-Cost = Callable[[Moments, Moments], np.ndarray]  # of row i of one with row i of the other, (N,): small = near
+Cost = Callable[[Moments, Moments], np.ndarray]  # of an item of one with that of the other: small = near
 Records = Callable[[np.ndarray], np.ndarray]
 
 
@@ -58,7 +58,8 @@ def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ran
     waiting, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
     while len(waiting):
         found = engine.candidates(keys[waiting], count)
-        (exactly,) = costs(moments, waiting, found.numbers, distances, records=engine.records, layout=layout)
+        asked = moments if len(waiting) == len(query) else moments[waiting]
+        (exactly,) = costs(asked, found.numbers, distances, records=engine.records, layout=layout)
         best = np.arange(len(waiting))[:, None], np.lexsort((found.numbers, exactly))[:, :k]
         numbers[waiting], nearest[waiting] = found.numbers[best], exactly[best]
         most = max(most, found.numbers.shape[1])
@@ -71,19 +72,17 @@ def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ran
     return Ranking(numbers, nearest, exact, most)
 
 
-def costs(
-    query: Moments, rows: np.ndarray, found: np.ndarray, *each: Cost, records: Records, layout: Layout
-) -> list[np.ndarray]:
-    """From these rows of the query to what was found for each, (Q, c), in float64; infinite where that is -1.
+def costs(query: Moments, found: np.ndarray, *each: Cost, records: Records, layout: Layout) -> list[np.ndarray]:
+    """From each query to what was found for it, (Q, c), in float64; infinite where that is -1.
 
     `records` gives the packed moments of what was found.
     """
-    flat, step = found.ravel(), max(1, VALUES // layout.dim)
-    there = flat >= 0
-    if len(rows) == 1 and len(flat) <= step and there.all():  # the usual search, where every microsecond counts
-        asked, gallery = query[rows], Moments.read(records(flat), layout)
-        return [cost(asked, gallery)[None] for cost in each]
-    pairs, owner = np.flatnonzero(there), np.repeat(rows, found.shape[1])
+    count, width = found.shape
+    step = max(1, VALUES // layout.dim)
+    if width <= step and found.min(initial=0) >= 0:
+        return _dense_costs(query, found, *each, records=records, layout=layout)
+    flat, owner = found.ravel(), np.repeat(np.arange(count), width)
+    pairs = np.flatnonzero(flat >= 0)
     values = [np.full(found.size, np.inf) for _ in each]
     for start in range(0, len(pairs), step):
         part = pairs[start : start + step]
@@ -91,3 +90,19 @@ def costs(
         for value, cost in zip(values, each, strict=True):
             value[part] = cost(asked, gallery)
     return [value.reshape(found.shape) for value in values]
+
+
+def _dense_costs(query: Moments, found: np.ndarray, *each: Cost, records: Records, layout: Layout) -> list[np.ndarray]:
+    """The same where nothing is -1: what is known of a query is worked out once."""
+    count, width = found.shape
+    if count == 1:  # the usual search, where every microsecond counts
+        gallery = Moments.read(records(found[0]), layout)
+        return [cost(query, gallery)[None] for cost in each]
+    step = max(1, VALUES // max(1, width * layout.dim))
+    parts = []
+    for start in range(0, count, step):
+        part = found[start : start + step]
+        asked = query[start : start + step].shaped(len(part), 1)
+        gallery = Moments.read(records(part.ravel()), layout).shaped(*part.shape)
+        parts.append([cost(asked, gallery) for cost in each])
+    return [np.concatenate(values) for values in zip(*parts, strict=True)]

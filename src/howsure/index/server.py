@@ -5,28 +5,29 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
-import numpy as np
 import torch
 
 from howsure.embeddings import Embedding
-from howsure.errors import GalleryError, GalleryUnavailableError, InputError
+from howsure.errors import GalleryError
 from howsure.index.engines.server import Row, Server, handle_of
 from howsure.index.items import Item, checked_ids, checked_items, checked_json, short
 from howsure.index.keys import item_keys, key_width
 from howsure.index.layout import Layout
 from howsure.index.matches import Matches
-from howsure.index.rank import rank
-from howsure.index.remote import Remote, unpacked
+from howsure.index.remote import blocks, unpacked
+from howsure.index.remote_likelihood import shrunk_means, shrunk_means_width
+from howsure.index.remote_recall import SAMPLE, estimated_recall, is_due
+from howsure.index.remote_search import RemoteSearch, require_ways
+from howsure.index.whole import Whole
 from howsure.match import Matcher
 from howsure.prior import Prior
 
-SCHEMA = 1
-
-T = TypeVar("T")
+# 2: with a prior, the items' shrunk means are kept beside them, in a place that the notes name as `shrunk`.
+SCHEMA = 2
 
 
 class ServerIndex:
@@ -40,7 +41,7 @@ class ServerIndex:
 
     def __init__(self, server: Server, *, write: bool):
         """Use `create` or `open`."""
-        self._server, self._write = server, write
+        self._server, self._write, self._whole = server, write, Whole(server)
         self._turn = threading.RLock()
 
     # Opening and closing.
@@ -53,7 +54,8 @@ class ServerIndex:
         if server.notes() is not None:
             raise GalleryError(f"gallery {server.place}", expected="none yet", got="a gallery", fix="open it instead")
         whole = {"schema": SCHEMA, "gallery": uuid.uuid4().hex, "time": 0, "count": 0, "family": family}
-        server.create({**whole, "layout": None, "prior": None, "about": checked_json(about or {}, "about")})
+        whole |= {"layout": None, "prior": None, "shrunk": None, "recall": None}
+        server.create({**whole, "about": checked_json(about or {}, "about")})
         return cls(server, write=True)
 
     @classmethod
@@ -62,10 +64,10 @@ class ServerIndex:
         notes = server.notes()
         if notes is None:
             raise GalleryError(f"gallery {server.place}", expected="a gallery", got="none", fix="create it first")
-        if notes["schema"] != SCHEMA:
+        if notes["schema"] > SCHEMA:
             raise GalleryError(
                 f"gallery {server.place}",
-                expected=f"version {SCHEMA} of the format",
+                expected=f"version {SCHEMA} of the format, or an older one",
                 got=f"version {notes['schema']}",
                 fix="update howsure",
             )
@@ -95,27 +97,46 @@ class ServerIndex:
     def about(self) -> dict[str, Any]:
         """The JSON notes kept with the gallery."""
         with self._turn:
-            return dict(self._notes()["about"])
+            return dict(self._whole.notes()["about"])
 
     @property
     def changes(self) -> int:
         """A number that grows whenever items come or go."""
         with self._turn:
-            return int(self._notes()["time"])
+            return int(self._whole.notes()["time"])
 
     @property
     def prior(self) -> Prior | None:
         """The prior over identities that is kept with the gallery."""
         with self._turn:
-            stored = self._notes()["prior"]
+            stored = self._whole.notes()["prior"]
             return Prior.from_json(stored) if stored else None
 
     def set_prior(self, prior: Prior) -> None:
-        """Keep this prior with the gallery."""
+        """Search by likelihood under this prior from here on. Moments stay as they are; shrunk means are made anew."""
         with self._turn, self._changing() as (notes, now):
-            if notes["layout"]:
-                prior.require(notes["layout"]["dim"])
-            self._server.take_notes({**notes, "time": now, "prior": prior.to_json()})
+            before, layout = notes.get("shrunk"), notes["layout"]
+            name = self._shrink(notes, Layout.from_json(layout), prior) if layout else None
+            told = {"schema": SCHEMA, "time": now, "prior": prior.to_json(), "shrunk": name, "recall": None}
+            self._server.take_notes({**notes, **told})
+            if name:
+                self._server.keep_shrunk(name, before)
+
+    def _shrink(self, notes: dict[str, Any], layout: Layout, prior: Prior) -> str:
+        """Make a new place for shrunk means, and fill it with those of all items; its name."""
+        prior.require(layout.dim)
+        name, count = self._make_shrunk(notes, layout), 0
+        for block in blocks(self._server.scan(moments=True)):
+            embedding = layout.unpack(unpacked([row.moments for row in block], layout))
+            self._server.put(block, shrunk_means(embedding, prior), shrunk=name)
+            count += len(block)
+        self._whole.require_count(notes, count)
+        return name
+
+    def _make_shrunk(self, notes: dict[str, Any], layout: Layout) -> str:
+        name, width = uuid.uuid4().hex[:8], shrunk_means_width(layout.draws * layout.dim)
+        self._server.make_shrunk(notes, name, width=width, moments=layout.record.itemsize)
+        return name
 
     def describe(self, about: Mapping[str, Any]) -> None:
         """Replace the notes."""
@@ -145,6 +166,9 @@ class ServerIndex:
                 pairs = enumerate(zip(items, records, strict=True), start=now)
                 rows = [Row(number, item, record.tobytes()) for number, (item, record) in pairs]
                 old = len(self._server.fetch([row.handle for row in rows]))
+                if notes.get("shrunk"):  # first: then no item is ever without its shrunk mean
+                    means = shrunk_means(embedding, Prior.from_json(notes["prior"]))
+                    self._server.put(rows, means, shrunk=notes["shrunk"])
                 self._server.put(rows, keys)
                 # Counted last: a crash in between leaves more items than were acknowledged, never fewer.
                 self._server.take_notes({**notes, "time": now + len(rows), "count": notes["count"] + len(rows) - old})
@@ -160,23 +184,43 @@ class ServerIndex:
                 self._rows(gone)
                 # Counted first, for the same reason.
                 self._server.take_notes({**notes, "time": now, "count": notes["count"] - len(gone)})
-                self._server.delete([handle_of(name) for name in gone])
+                handles = [handle_of(name) for name in gone]
+                self._server.delete(handles)
+                if notes.get("shrunk"):
+                    self._server.delete(handles, shrunk=notes["shrunk"])
             return len(gone)
 
     def compact(self) -> None:
-        """Build the index of a server that searches faster with one."""
+        """Build the index of a server that searches faster with one; see how much a search by likelihood then finds."""
         with self._turn:
             self._require_write()
-            notes = self._notes()
-            if notes["layout"]:
-                self._server.settle(notes["count"])
+            notes = self._whole.notes()
+            if not notes["layout"]:
+                return
+            built = self._server.settle(notes["count"], shrunk=notes.get("shrunk"))
+            if built:
+                notes["recall"] = None  # what was known is of another way to search
+            due = is_due(notes)
+            if built or due:
+                self._note_recall(notes.get("shrunk"), self._recall() if due else None)
+
+    def _recall(self) -> dict[str, Any] | None:
+        with self._server.reading():  # from here on, nobody takes an item of the sample away
+            names = self.sample(SAMPLE)
+            query = self.get(names).map(lambda tensor: tensor.double())
+            return self._whole.again(lambda notes: estimated_recall(self._server, notes, query, names))
+
+    def _note_recall(self, shrunk: str | None, recall: dict[str, Any] | None) -> None:
+        with self._changing() as (notes, _):
+            if notes.get("shrunk") == shrunk:
+                self._server.take_notes({**notes, "recall": recall})
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[dict[str, Any], int]]:
         """The notes before a change of the whole gallery, and the time of the change."""
         self._require_write()
         with self._server.changing():
-            notes = self._whole_notes()
+            notes = self._whole.checked_notes()
             yield notes, max(notes["time"] + 1, time.time_ns())
 
     def _fit(self, notes: dict[str, Any], layout: Layout) -> dict[str, Any]:
@@ -192,7 +236,11 @@ class ServerIndex:
                 fix="use the gallery's model",
             )
         width = key_width(layout.draws, layout.dim)
+        if notes["prior"]:
+            Prior.from_json(notes["prior"]).require(layout.dim)
         self._server.make_room(notes, width=width, moments=layout.record.itemsize)
+        if notes["prior"]:
+            notes = {**notes, "schema": SCHEMA, "shrunk": self._make_shrunk(notes, layout)}
         notes = {**notes, "layout": layout.to_json()}
         self._server.take_notes(notes)
         return notes
@@ -215,46 +263,23 @@ class ServerIndex:
         *,
         matcher: Matcher | None = None,
         by: Literal["distance", "likelihood"] = "distance",
+        approximate: bool | None = None,
     ) -> Matches:
-        """The nearest items of each query by `rms_distance` among the engine's candidates; see `Index.search`."""
-        if by != "distance":
-            raise GalleryError(
-                f"search by {by}",
-                expected="a gallery in a directory",
-                got=self._server.place,
-                fix="search by distance, or export the gallery and import it into a directory",
-            )
-        if k < 1:
-            raise InputError("k", expected="1 or more", got=str(k))
-        query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
-        with self._turn, self._server.reading():
-            return self._again(lambda notes: self._search(query, k, matcher=matcher, notes=notes))
+        """The k best items of each query; see `Index.search`.
 
-    def _search(self, query: Embedding, k: int, *, matcher: Matcher | None, notes: dict[str, Any]) -> Matches:
-        k = min(k, notes["count"])
-        if not k or not len(query):
-            none = np.empty((len(query), k))
-            return Matches(none.astype(object), none, none.copy() if matcher else None, True, 0)
-        layout = Layout.from_json(notes["layout"])
-        if query.dim != layout.dim:
-            raise InputError(
-                "dimension of the query",
-                expected=f"{layout.dim}, as in the gallery",
-                got=str(query.dim),
-                fix="embed both with one model",
-            )
-        engine = Remote(self._server, layout, k=k, known=notes["count"])
-        ranking = rank(query, k, engine=engine, layout=layout)
-        self._require_whole(notes)
-        names = [engine.hits[number].id for number in ranking.numbers.ravel().tolist()]
-        ids = np.array(names, object).reshape(ranking.numbers.shape)
-        distances = ranking.distances
-        probabilities = matcher.probability(torch.from_numpy(distances)).numpy() if matcher else None
-        return Matches(ids, distances, probabilities, ranking.exact, ranking.candidates)
+        By `distance`, the nearest by `rms_distance` among the engine's candidates. By `likelihood`, the most likely
+        under the gallery's prior among the items with the nearest shrunk means; in small galleries, and with
+        `approximate=False`, among all, which are read for it.
+        """
+        require_ways(k, by, approximate)
+        query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
+        search = RemoteSearch(query, k, matcher, by, approximate)
+        with self._turn, self._server.reading():
+            return self._whole.again(lambda notes: search.run(self._server, notes))
 
     def __len__(self) -> int:
         with self._turn:
-            return int(self._whole_notes()["count"])
+            return int(self._whole.checked_notes()["count"])
 
     def __contains__(self, identity: object) -> bool:
         return isinstance(identity, str) and bool(self.present([identity]))
@@ -264,12 +289,17 @@ class ServerIndex:
         with self._turn:
             return [row.item.id for row in self._scan(moments=False)]
 
+    def sample(self, count: int) -> list[str]:
+        """So many ids by lot, or all if there are fewer; the same ones each time."""
+        with self._turn:
+            return self._server.sample(count) if self._whole.checked_notes()["layout"] else []
+
     def present(self, ids: Sequence[str]) -> set[str]:
         """Those of these ids that are items of the gallery."""
         with self._turn:
             found = {row.item.id for row in self._fetch(ids)}
             if len(found) < len(set(ids)):
-                self._whole_notes()  # nothing is called absent while a part is out of reach
+                self._whole.checked_notes()  # nothing is called absent while a part is out of reach
             return found
 
     def items(self, ids: Sequence[str]) -> list[Item]:
@@ -284,7 +314,7 @@ class ServerIndex:
     def references(self, labels: Sequence[str | None]) -> list[int]:
         """How many items carry each of these labels; an item without one stands alone."""
         with self._turn:
-            held = bool(self._whole_notes()["layout"])
+            held = bool(self._whole.checked_notes()["layout"])
             known = self._server.label_counts({label for label in labels if label is not None}) if held else {}
         return [1 if label is None else known.get(label, 0) for label in labels]
 
@@ -301,47 +331,8 @@ class ServerIndex:
             rows = self._scan(moments=True)
             return [row.item.id for row in rows], layout.unpack(unpacked([row.moments for row in rows], layout))
 
-    def _notes(self) -> dict[str, Any]:
-        notes = self._server.notes()
-        if notes is None:
-            raise GalleryError(f"gallery {self._server.place}", expected="a gallery", got="none any more")
-        return notes
-
-    def _again(self, read: Callable[[dict[str, Any]], T]) -> T:
-        """What `read` makes of the notes. If a change came between them and the items, it looks again.
-
-        That ends: nobody changes a gallery without seeing all of it.
-        """
-        while True:
-            notes = self._notes()
-            try:
-                return read(notes)
-            except GalleryUnavailableError:
-                if self._notes()["time"] == notes["time"]:
-                    raise
-
-    def _whole_notes(self) -> dict[str, Any]:
-        """The notes of a gallery all of which is in reach; the count is of what is there."""
-        return self._again(lambda notes: {**notes, "count": self._require_whole(notes)})
-
-    def _require_whole(self, notes: dict[str, Any]) -> int:
-        """How many items there are, or an error if the server reaches fewer than were acknowledged."""
-        count = int(notes["count"])
-        reachable = self._server.reachable() if notes["layout"] else None
-        if reachable is not None and reachable < count:
-            raise self._out_of_reach(count, reachable)
-        return count if reachable is None else reachable
-
-    def _out_of_reach(self, expected: int, got: int) -> GalleryUnavailableError:
-        return GalleryUnavailableError(
-            f"gallery {self._server.place}",
-            expected=f"all of its {expected} items",
-            got=f"{got} that the server can reach",
-            fix="a node or a shard may be down; try again, or look at the server",
-        )
-
     def _require_items(self) -> Layout:
-        notes = self._notes()
+        notes = self._whole.notes()
         if not notes["layout"]:
             raise GalleryError(
                 f"gallery {self._server.place}", expected="items", got="an empty gallery", fix="add some first"
@@ -351,15 +342,14 @@ class ServerIndex:
     def _scan(self, *, moments: bool) -> list[Row]:
         def whole(notes: dict[str, Any]) -> list[Row]:
             rows = list(self._server.scan(moments=moments)) if notes["layout"] else []
-            if len(rows) < notes["count"]:
-                raise self._out_of_reach(notes["count"], len(rows))
+            self._whole.require_count(notes, len(rows))
             return sorted(rows, key=lambda row: row.number)
 
         with self._server.reading():
-            return self._again(whole)
+            return self._whole.again(whole)
 
     def _fetch(self, ids: Sequence[str], *, moments: bool = False) -> list[Row]:
-        if not ids or not self._notes()["layout"]:
+        if not ids or not self._whole.notes()["layout"]:
             return []
         return self._server.fetch([handle_of(name) for name in dict.fromkeys(ids)], moments=moments)
 
@@ -368,7 +358,7 @@ class ServerIndex:
         found = {row.item.id: row for row in self._fetch(ids, moments=moments)}
         missing = [name for name in ids if name not in found]
         if missing:
-            self._whole_notes()
+            self._whole.checked_notes()
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise GalleryError(
                 "ids",

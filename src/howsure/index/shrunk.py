@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ import torch
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.index.keys import LARGEST, matching_draws
-from howsure.index.moments import Moments
+from howsure.index.moments import Moments, squared_lengths
 from howsure.prior import Prior
 
 
@@ -41,11 +40,12 @@ def shrunk_rows(embedding: Embedding, prior: Prior) -> np.ndarray:
     shrunk = prior.shrink(embedding.map(lambda tensor: tensor.detach().to("cpu", torch.float64)))
     moments, draws = Moments.of(shrunk.by_draw()), len(shrunk.by_draw())
     rows = _rows([mean - prior.arrays[0] for mean in moments.means], draws)
-    end = draws * prior.dim
-    rows[:, end] = np.square(rows[:, :end]).sum(1)
-    rows[:, end + 1] = 1
-    rows[:, end + 2] = _one_variance(moments)
-    return rows.astype(np.float32)
+    return _completed(rows, draws * prior.dim, _one_variance(moments))
+
+
+def rows_of(means: np.ndarray) -> np.ndarray:
+    """The row that an item at each of these means, (N, S·D), would have, were it without variance."""
+    return _completed(_rows([means], 1), means.shape[1], np.zeros(len(means)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,24 +60,24 @@ class ShrunkQuery:
 
     @classmethod
     def of(cls, query: Embedding, prior: Prior, draws: int, moments: Moments | None = None) -> ShrunkQuery:
-        """From a float64 query, and its moments where they are known, for a gallery of `draws` draws.
+        """From a query, and its moments where they are known, for a gallery of `draws` draws.
 
         A query is not shrunk.
         """
         single, centre = len(query.by_draw()) == 1, prior.arrays[0]
-        parts = moments if moments and single else Moments.of(matching_draws(query, draws))
+        parts = moments if moments is not None and single else Moments.of(matching_draws(query, draws))
         keys = _rows([mean - centre for mean in parts.means] * (draws // len(parts.means)), draws)
-        half = 0.5 * (keys * keys).sum(1)
+        half = 0.5 * squared_lengths(keys)
         largest = (2 * float(half.max(initial=0))) ** 0.5  # or less
         if not largest <= LARGEST:  # so that NaN is refused too
             query.checked()
             raise InputError("query", expected=f"values up to {LARGEST:g}", got=f"{largest:g}")
-        keys[:, draws * prior.dim] = -0.5
+        keys[:, draws * len(centre)] = -0.5
         # A query of draws is not what its total variance says.
         variance = _one_variance(parts) if single else np.full(len(query), -1.0)
-        return cls(keys.astype(np.float32), half, variance, parts.variances[0], prior.dim)
+        return cls(keys.astype(np.float32), half, variance, parts.variances[0], len(centre))
 
-    @cached_property
+    @property
     def ends(self) -> tuple[float, float]:
         """The least and the largest variance; of no query, infinity and 0."""
         return float(self.variance.min(initial=np.inf)), float(self.variance.max(initial=0))
@@ -93,8 +93,14 @@ def _rows(means: Sequence[np.ndarray], draws: int) -> np.ndarray:
     count, dim = means[0].shape
     rows = np.zeros((count, shrunk_width(draws, dim)))
     for place, mean in enumerate(means):
-        rows[:, place * dim : (place + 1) * dim] = mean / draws**0.5
+        rows[:, place * dim : (place + 1) * dim] = mean if draws == 1 else mean / draws**0.5
     return rows
+
+
+def _completed(rows: np.ndarray, end: int, variance: np.ndarray) -> np.ndarray:
+    rows[:, end] = np.square(rows[:, :end]).sum(1)
+    rows[:, end + 1], rows[:, end + 2] = 1, variance
+    return rows.astype(np.float32)
 
 
 def _one_variance(moments: Moments) -> np.ndarray:

@@ -73,6 +73,8 @@ class Store:
     def __init__(self, directory: Path, *, write: bool):
         self.path = directory / FILE
         self._named: dict[int, tuple[str, str | None]] = {}
+        self._alone = write
+        self._time: int | None = None  # nobody else moves the clock of a writer, so it is read once
         with said_plainly(self.path):
             # One connection for all threads: the index lets one in at a time.
             uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
@@ -122,10 +124,13 @@ class Store:
         return [json.loads(found[name]) for name in names]
 
     def time(self) -> int:
-        """The note of the time, which every search asks for."""
-        with said_plainly(self.path):
-            row = self._db.execute("SELECT value FROM meta WHERE name = 'time'").fetchone()
-        return int(row[0]) if row else -1  # `notes` says what is wrong then
+        """The note of the time, which every search asks for, inside `reading`."""
+        if self._time is not None:
+            return self._time
+        row = self._db.execute("SELECT value FROM meta WHERE name = 'time'").fetchone()
+        time = int(row[0]) if row else -1  # `notes` says what is wrong then
+        self._time = time if self._alone else None
+        return time
 
     def take_note(self, **notes: Any) -> None:
         """Set such values, durably."""
@@ -247,9 +252,10 @@ class Store:
         """Id and label of at least these numbers. A number never changes either, so most are remembered."""
         if len(self._named) > REMEMBERED:
             self._named = {}
-        missing = [number for number in numbers if number not in self._named]
-        rows = self._select("SELECT number, id, label FROM items WHERE number IN", missing)
-        self._named.update({number: (identity, label) for number, identity, label in rows})
+        missing = {number for number in numbers if number not in self._named}
+        if missing:
+            rows = self._select("SELECT number, id, label FROM items WHERE number IN", list(missing))
+            self._named.update({number: (identity, label) for number, identity, label in rows})
         return self._named
 
     def items(self, ids: Sequence[str]) -> list[Item]:
@@ -297,6 +303,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        self._time = None
         with said_plainly(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:

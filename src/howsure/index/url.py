@@ -4,8 +4,9 @@
     postgresql://HOST[:PORT]/DATABASE/COLLECTION             PostgreSQL with pgvector
     milvus://HOST[:PORT]/COLLECTION                          Milvus, standalone or a cluster
 
-PostgreSQL takes `?sslmode=` and `?sslrootcert=`, and `?host=/run/postgresql` for a socket; Milvus takes `?secure=true`
-and, for a certificate that the system does not trust, `?ca=FILE` and `?name=SERVER`; `?replicas=2` keeps a new gallery
+Both take `?secure=true`: encrypt, and check who answers; with `&ca=FILE`, by a certificate that the system does not
+trust. PostgreSQL also takes libpq's own `?sslmode=` and `?sslrootcert=`, and `?host=/run/postgresql` for a socket.
+Milvus takes `&name=SERVER`, the name in its certificate if it is another, and `?replicas=2`, which keeps a new gallery
 in the memory of two query nodes. Users, passwords and tokens come from the environment alone: PGUSER, PGPASSWORD and
 the other variables of libpq; MILVUS_USER and MILVUS_PASSWORD, or MILVUS_TOKEN.
 """
@@ -57,7 +58,7 @@ def _postgres(address: Address) -> Server:
     _require("psycopg", "postgres")
     from howsure.index.engines.postgres import Postgres
 
-    _check(address, path=("DATABASE", "COLLECTION"), options=("host", "sslmode", "sslrootcert"))
+    _check(address, path=("DATABASE", "COLLECTION"), options=("secure", "ca", "host", "sslmode", "sslrootcert"))
     return Postgres(address)
 
 
@@ -125,6 +126,26 @@ def _check(address: Address, *, path: tuple[str, ...], options: tuple[str, ...])
     for option in address.options:
         if option not in options:
             raise InputError(f"gallery {address.url}", expected=f"the options {', '.join(options)}", got=option)
+    _check_trust(address)
+
+
+def _check_trust(address: Address) -> None:
+    """Nothing that was meant to encrypt may be without effect."""
+    options, place = address.options, f"gallery {address.url}"
+    if (secure := options.get("secure", "false")) not in ("true", "false"):
+        raise InputError(place, expected="secure=true or secure=false", got=f"secure={secure}")
+    for option in ("ca", "name"):
+        if option in options and secure == "false":
+            raise InputError(
+                place, expected=f"secure=true with {option}", got=f"{option} alone", fix="add &secure=true"
+            )
+    for option in ("sslmode", "sslrootcert"):
+        if option in options and "secure" in options:
+            raise InputError(place, expected=f"secure or {option}", got="both", fix=f"leave {option} out")
+    for option in ("ca", "sslrootcert"):
+        file = options.get(option, "system")
+        if file != "system" and not Path(file).is_file():
+            raise InputError(place, expected=f"a file with certificates as {option}", got=file)
 
 
 def _require(package: str, extra: str) -> None:

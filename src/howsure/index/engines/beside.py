@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from howsure.embeddings import Embedding
 from howsure.index.engines.likely import Pairs, most_likely, scores
-from howsure.index.engines.lists import Found, Lists
+from howsure.index.engines.lists import Lists
 from howsure.index.engines.scan import largest_products
+from howsure.index.keys import LARGEST as LONGEST
 from howsure.index.layout import Layout
+from howsure.index.moments import Moments
 from howsure.index.shrunk import ShrunkQuery, shrunk_rows, shrunk_width
 from howsure.index.weighted import Typical
 from howsure.prior import Prior
@@ -101,37 +103,59 @@ class ShrunkRows:
         """(Q, c) places of the best of what lists found; of all that is newer, too."""
         if self.lists is None:
             return self.nearest(query, count)
-        means = query.keys[:, : self._layout.draws * self._layout.dim]
-        found = self.lists.found(means, k, count, self._removed)
-        rows = self._best_of(query, found, k + SLACK if self.provable(query) else count)
-        few = np.flatnonzero(found.counts < k)  # the lists that were read hold no more
-        if len(few):
-            scanned = self._scan(query[few], count, self._old, start=0)
-            rows = np.pad(rows, ((0, 0), (0, max(0, scanned.shape[1] - rows.shape[1]))), constant_values=-1)
-            rows[few] = -1
-            rows[few, : scanned.shape[1]] = scanned
+        found = self.lists.found(query, k, count, self._removed)
+        proved = self.provable(query)
+        best = self._best_of(query, found, k + SLACK if proved else count, proved=proved)
+        for place in [place for place, rows in enumerate(found) if len(rows) < k]:  # lists that were read hold no more
+            best[place] = self._scan(query[place : place + 1], count, self._old, start=0)[0]
+        rows = _padded(best)
         if self._count:
             rows = np.concatenate([rows, self._scan(query, count, self._new, start=len(self._old))], 1)
         return self._places(rows)
 
-    def _best_of(self, query: ShrunkQuery, found: Found, count: int) -> np.ndarray:
-        """(Q, count) rows of those that were found; -1 where there are no more."""
-        ends, proved = np.cumsum(found.counts), self.provable(query)
-        score, spread = np.empty((2, len(found.rows)), np.float32)
-        parts = [slice(end - own, end) for own, end in zip(found.counts.tolist(), ends.tolist(), strict=True)]
-        for part, key in zip(parts, self._keys(query), strict=True):
-            values = self._old.take(found.rows[part], 0)  # of one query, so that they stay in the cache
-            np.dot(values, key, out=score[part])
-            if proved:
-                spread[part] = values[:, self._column + 2]
-        if proved:
-            score = scores(query, score, spread, np.repeat(np.arange(len(query)), found.counts))
-        best = np.full((len(query), count), -1, np.int64)
-        for line, part in zip(best, parts, strict=True):
-            rows = found.rows[part]
-            chosen = rows if len(rows) <= count else rows[score[part].argpartition(-count)[-count:]]
-            line[: len(chosen)] = chosen
-        return best
+    def _best_of(
+        self, query: ShrunkQuery, found: Sequence[np.ndarray], count: int, *, proved: bool
+    ) -> list[np.ndarray]:
+        """Up to `count` rows of those that were found for each query."""
+        terms = query.half.tolist(), query.variance.tolist() if proved else [None] * len(query)
+        each = zip(found, self._keys(query), *terms, strict=True)
+        return [self._best(rows, key, count, half=half, variance=variance) for rows, key, half, variance in each]
+
+    def _best(
+        self, rows: np.ndarray, key: np.ndarray, count: int, *, half: float, variance: float | None
+    ) -> np.ndarray:
+        """The best of these rows for a query: by their scores, if it has one variance, and by the product elsewhere."""
+        if len(rows) <= count:
+            return rows
+        values = self._old.take(rows, 0)
+        score = values @ key
+        if variance is not None:
+            score = scores(score, values[:, self._column + 2], half=half, variance=variance, dim=self._layout.dim)
+        return rows[score.argpartition(-count)[-count:]]
+
+    def listed_for_one(self, query: Moments, k: int, count: int) -> np.ndarray | None:
+        """(k + SLACK,) places as `listed` finds them for one query where all is as usual; None elsewhere.
+
+        A service asks for one at a time. Then each call of a function takes longer than its arithmetic, so there are as
+        few as will do, and arrays of one axis.
+        """
+        mean, variance = query.means[0][0], query.variances[0]
+        if self.lists is None or self._count or not self.lists.whole(count):
+            return None
+        if len(query.means) > 1 or variance.shape != (1, 1):
+            return None
+        spread, apart = float(variance[0, 0]), mean - self.prior.arrays[0]
+        half = 0.5 * float(apart @ apart)
+        # What is out of range, NaN too, is for the others to judge.
+        if not (self._least >= 0 and SMALLEST <= self._least + spread <= LARGEST and 2 * half <= LONGEST**2):
+            return None
+        key = np.zeros(self._old.shape[1], np.float32)
+        key[: self._column], key[self._column] = apart, -0.5
+        members = self.lists.members
+        rows = members.near(members.products(key), self.lists.probes, self._removed)
+        if len(rows) < k + SLACK:
+            return None
+        return np.asarray(self._order[self._best(rows, key, k + SLACK, half=half, variance=spread)])
 
     def nearest(self, query: ShrunkQuery, count: int) -> np.ndarray:
         """(Q, c) places of those whose shrunk means are nearest to the query, or that about are the most likely.
@@ -163,6 +187,16 @@ class ShrunkRows:
         places = rows.astype(np.int64)
         places[old] = self._order[rows[old]]
         return places
+
+
+def _padded(lines: Sequence[np.ndarray]) -> np.ndarray:
+    """Lines of several lengths as one array, with -1 at the end of the short ones."""
+    if len(lines) == 1:
+        return lines[0][None]
+    table = np.full((len(lines), max(map(len, lines))), -1, np.int64)
+    for row, line in zip(table, lines, strict=True):
+        row[: len(line)] = line
+    return table
 
 
 def made_rows(embedding: Embedding, prior: Prior, typical: Typical | None) -> np.ndarray:

@@ -144,7 +144,7 @@ class EmbeddedEngine:
             self.shrunk = ShrunkRows.empty(self.prior, self._layout)
 
     def __len__(self) -> int:
-        return sum(block.count - block.dead for block in (self._old, self._tail))
+        return self._old.count - self._old.dead + self._tail.count - self._tail.dead
 
     @property
     def stale(self) -> int:

@@ -58,11 +58,11 @@ def most_likely(query: ShrunkQuery, k: int, old: np.ndarray, new: np.ndarray, *,
     return _best(Pairs(*columns), k)
 
 
-def scores(query: ShrunkQuery, product: np.ndarray, spread: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """About s, given row · key and v~ of pairs and the query that each is of. Not proved."""
-    total = spread + query.variance.astype(np.float32)[owner]
-    score = (product - query.half.astype(np.float32)[owner]) / total
-    score -= np.float32(0.5 * query.dim) * np.log(total)
+def scores(product: np.ndarray, spread: np.ndarray, *, half: float, variance: float, dim: int) -> np.ndarray:
+    """About s, given row · key and v~ of what was found for a query, and its ½|m|² and v. Not proved."""
+    total = spread + np.float32(variance)
+    score = (product - np.float32(half)) / total
+    score -= np.float32(0.5 * dim) * np.log(total)
     return np.asarray(score)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from howsure.index.engines.scan import one_thread, products
 from howsure.index.engines.snapshot import SnapshotError, publish, read_manifest, write_manifest
+from howsure.index.shrunk import ShrunkQuery, rows_of
 
 MANIFEST = "snapshot-lists.json"
 FROM = 10_000  # rows; fewer are read sooner than lists are
@@ -29,6 +30,7 @@ BEST = 10  # most likely items, by which lists are judged
 SHARE, LEARN, ROUNDS = 4, 32, 10
 ROWS = 1 << 16
 MORE = 16  # lists read, where the usual hold too little
+ONE_BY_ONE = 8  # lists that are chosen sooner by as many looks at all of them than by a partition
 ALL = 2  # times the rows asked for: lists that hold no more are read whole
 
 # What faiss makes of these in Python differs from what its types say.
@@ -46,73 +48,72 @@ class Lists:
     scan_recall: float  # of the same where candidates come from a scan of all rows
     count: int = COUNT  # rows found for a query
 
-    def found(self, keys: np.ndarray, k: int, count: int, removed: np.ndarray | None) -> Found:
-        """At least `count` rows about nearest to each key, none of them removed, or all that was read.
+    def found(self, query: ShrunkQuery, k: int, count: int, removed: np.ndarray | None) -> list[np.ndarray]:
+        """For each query, at least `count` rows about nearest to it, none of them removed, or all that was read.
 
         Where that is less than k, more lists are read, but not many more.
         """
-        # Where lists hold little more than is asked for, all of it is found sooner than the nearest of it.
-        if self.probes * self.index.ntotal <= ALL * count * self.index.nlist:
-            found = self.members.near(keys, self.probes, removed)
-            return found if found.counts.min() >= k else self.members.near(keys, self.probes, removed, least=k)
+        if self.whole(count):
+            products = self.members.products(query.keys)
+            return [self.members.near(line, self.probes, removed, least=k) for line in products]
         options = _options(nprobe=self.probes)
         if removed is not None:
             options = _options(nprobe=self.probes, sel=_bitmap(np.packbits(~removed, bitorder="little")))
         with one_thread():
-            _, rows = self.index.search(np.ascontiguousarray(keys), count, params=options)
-        kept = rows >= 0
-        return Found(rows[kept], kept.sum(1))
+            _, rows = self.index.search(np.ascontiguousarray(query.keys[:, : self.index.d]), count, params=options)
+        return [line[line >= 0] for line in rows]
+
+    def whole(self, count: int) -> bool:
+        """Whether lists hold little more than is asked for: all of it is found sooner than the nearest of it."""
+        return bool(self.probes * self.index.ntotal <= ALL * count * self.index.nlist)
 
     @cached_property
     def members(self) -> Members:
         """The rows of each list."""
         lists, centres = self.index.invlists, self.index.quantizer
-        rows = [faiss.rev_swig_ptr(lists.get_ids(n), lists.list_size(n)).astype(np.int32) for n in range(lists.nlist)]
+        rows = [faiss.rev_swig_ptr(lists.get_ids(n), lists.list_size(n)) for n in range(lists.nlist)]
         return Members(centres.reconstruct_n(0, centres.ntotal), rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """Rows of all queries, one query after the other, and how many each has."""
-
-    rows: np.ndarray  # (T,)
-    counts: np.ndarray  # (Q,)
-
-
 class Members:
-    """The centres of lists (L, D), and the rows of all lists, one list after the other."""
+    """The centres of lists (L, D), and the rows of each list."""
 
     def __init__(self, centres: np.ndarray, rows: Sequence[np.ndarray]):
-        self._centres, self._half = centres, 0.5 * np.square(centres).sum(1)
-        self._rows, self._sizes = np.concatenate(rows), np.array([len(part) for part in rows])
-        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._centres, self._rows = rows_of(centres), rows
 
-    def near(self, keys: np.ndarray, probes: int, removed: np.ndarray | None, least: int = 0) -> Found:
-        """Of the lists whose centres are nearest to each key, rows that are not removed.
+    def products(self, keys: np.ndarray) -> np.ndarray:
+        """Of keys (Q, W) with the centres, (Q, L): the larger, the nearer."""
+        return np.asarray(keys @ self._centres.T)
+
+    def near(self, products: np.ndarray, probes: int, removed: np.ndarray | None, least: int = 0) -> np.ndarray:
+        """Rows of the lists that have the largest products (L,) with a key, but for removed ones.
 
         As many lists as `probes`, and up to `MORE` others until they hold at least so many rows.
         """
-        far = self._half - keys @ self._centres.T  # (Q, L): half the squared distance, but for the key's own length
-        if least:
-            chosen = np.argsort(far, 1)[:, : probes + MORE]
-        else:
-            chosen = far.argmin(1)[:, None] if probes == 1 else far.argpartition(probes - 1, 1)[:, :probes]
-        sizes, starts = self._sizes[chosen], self._starts[chosen]
-        if least:
-            enough = np.cumsum(sizes, 1) - sizes >= least
-            sizes[enough & (np.arange(sizes.shape[1]) >= probes)] = 0
-        counts = sizes.sum(1)
-        if sizes.size == 1:
-            rows = self._rows[starts[0, 0] : starts[0, 0] + counts[0]]
-        else:
-            flat = sizes.ravel()
-            before = np.cumsum(flat) - flat
-            rows = self._rows[np.repeat(starts.ravel() - before, flat) + np.arange(flat.sum())]
-        if removed is None:
-            return Found(rows, counts)
-        kept = ~removed[rows]
-        owner = np.repeat(np.arange(len(counts)), counts)[kept]
-        return Found(rows[kept], np.bincount(owner, minlength=len(counts)))
+        rows = self._rows_of(_largest(products, probes), removed)
+        if len(rows) >= least:
+            return rows
+        order = np.argsort(-products)[: probes + MORE].tolist()
+        more = probes
+        while len(rows) < least and more < len(order):
+            more += 1
+            rows = self._rows_of(order[:more], removed)
+        return rows
+
+    def _rows_of(self, lists: Sequence[int], removed: np.ndarray | None) -> np.ndarray:
+        rows = np.concatenate([self._rows[place] for place in lists])
+        return rows if removed is None else rows[~removed[rows]]
+
+
+def _largest(values: np.ndarray, count: int) -> list[int]:
+    """Where the largest are, in any order."""
+    if count > ONE_BY_ONE:
+        return [int(place) for place in values.argpartition(-count)[-count:]]
+    values, chosen = values.copy(), [int(values.argmax())]
+    while len(chosen) < count:
+        values[chosen[-1]] = -np.inf
+        chosen.append(int(values.argmax()))
+    return chosen
 
 
 def build_lists(rows: np.ndarray) -> Any:

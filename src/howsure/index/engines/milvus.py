@@ -1,7 +1,8 @@
-"""Milvus, standalone or a cluster: a gallery is two collections.
+"""Milvus, standalone or a cluster: a gallery is two collections, or three.
 
     COLLECTION            no rows; its property `howsure` holds the notes about the gallery as a whole
     COLLECTION_xxxxxxxx   the items: handle, number, id, label, notes, moments, key
+    COLLECTION_xxxxxxxx_yyyyyyyy   with a prior, the same with shrunk means as keys: a collection has one vector field
 
 Moments travel as text (base64) in full precision, so `get` is bit for bit; the vector field is never fetched. Milvus
 finds candidates only: its scores, thresholds and ranges decide nothing. It has no transactions: an acknowledged change
@@ -19,6 +20,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import grpc
@@ -45,7 +47,7 @@ class Milvus:
     def __init__(self, address: Address):
         self.place = address.url
         (self._name,) = address.path
-        secure = address.options.get("secure", "false").lower() in ("true", "1", "yes")
+        secure = address.options.get("secure") == "true"
         # A token holds a user and a password; a lone user without one is nobody.
         user = {"user": os.environ.get("MILVUS_USER", ""), "password": os.environ.get("MILVUS_PASSWORD", "")}
         # The client prints a traceback for every error that it also raises.
@@ -62,6 +64,7 @@ class Milvus:
             )
         self._replicas = int(address.options.get("replicas", "1"))
         self._items = ""  # the collection of the items, known with the notes
+        self._loaded: set[str] = set()
 
     def close(self) -> None:
         self._client.close()
@@ -82,16 +85,25 @@ class Milvus:
             )
         notes: dict[str, Any] = json.loads(found)
         if not self._items and notes["layout"]:
-            self._load(notes)
+            self._items = self._items_of(notes)
         return notes
 
-    def _load(self, notes: dict[str, Any]) -> None:
+    def _items_of(self, notes: dict[str, Any]) -> str:
+        return f"{self._name}_{notes['gallery'][:8]}"
+
+    def _at(self, shrunk: str | None) -> str:
+        """The collection of the items, or of shrunk means."""
+        place = f"{self._items}_{shrunk}" if shrunk else self._items
+        if place not in self._loaded:
+            self._load(place)
+        return place
+
+    def _load(self, collection: str) -> None:
         """Milvus searches what is in the memory of its query nodes; usually it is there already."""
-        items = f"{self._name}_{notes['gallery'][:8]}"
         with _said_plainly(self.place):
-            if str(self._client.get_load_state(items)["state"]) != "Loaded":
-                self._client.load_collection(items, replica_number=self._replicas, timeout=PATIENCE)
-        self._items = items
+            if str(self._client.get_load_state(collection)["state"]) != "Loaded":
+                self._client.load_collection(collection, replica_number=self._replicas, timeout=PATIENCE)
+        self._loaded.add(collection)
 
     def create(self, notes: dict[str, Any]) -> None:
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -109,7 +121,21 @@ class Milvus:
                 got=f"{width} dimensions and {moments} bytes",
                 fix="use fewer draws or dimensions, or a gallery in a directory",
             )
-        items = f"{self._name}_{notes['gallery'][:8]}"
+        self._items = self._items_of(notes)
+        self._make(self._items, width=width, text=text)
+
+    def make_shrunk(self, notes: dict[str, Any], name: str, *, width: int, moments: int) -> None:
+        # Moments are there a second time, so that candidates need no second look.
+        self._make(f"{self._items}_{name}", width=width, text=4 * -(-moments // 3))
+
+    def keep_shrunk(self, name: str, before: str | None) -> None:
+        # Who reads `before` at this moment gets an error, sees that the notes have changed, and looks again.
+        with _said_plainly(self.place):
+            for collection in self._client.list_collections():
+                if collection.startswith(f"{self._items}_") and collection != f"{self._items}_{name}":
+                    self._client.drop_collection(collection)
+
+    def _make(self, collection: str, *, width: int, text: int) -> None:
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("handle", DataType.VARCHAR, max_length=32, is_primary=True)
         schema.add_field("number", DataType.INT64)
@@ -119,11 +145,11 @@ class Milvus:
         index = self._client.prepare_index_params()
         index.add_index("key", index_type="HNSW", metric_type="L2", params={"M": 16, "efConstruction": 200})
         with _said_plainly(self.place):
-            if self._client.has_collection(items):
-                self._client.drop_collection(items)
-            self._client.create_collection(items, schema=schema, num_shards=SHARDS, consistency_level="Strong")
-            self._client.create_index(items, index)
-        self._load(notes)
+            if self._client.has_collection(collection):
+                self._client.drop_collection(collection)
+            self._client.create_collection(collection, schema=schema, num_shards=SHARDS, consistency_level="Strong")
+            self._client.create_index(collection, index)
+        self._load(collection)
 
     def take_notes(self, notes: dict[str, Any]) -> None:
         # Milvus 2.3.5 stores the properties before an alteration, not those after it, and shows the stored ones once it
@@ -140,12 +166,12 @@ class Milvus:
     def reading(self) -> Iterator[None]:
         yield
 
-    def reachable(self) -> int | None:
-        return int(self._query("", ["count(*)"])[0]["count(*)"])
+    def reachable(self, *, shrunk: str | None = None) -> int | None:
+        return int(self._query("", ["count(*)"], shrunk=shrunk)[0]["count(*)"])
 
     # Items.
 
-    def put(self, rows: Sequence[Row], keys: np.ndarray) -> None:
+    def put(self, rows: Sequence[Row], keys: np.ndarray, *, shrunk: str | None = None) -> None:
         entities = [self._entity(row, key) for row, key in zip(rows, keys, strict=True)]
         batch, size = [], 0
         for place, (row, entity) in enumerate(zip(rows, entities, strict=True), start=1):
@@ -153,7 +179,7 @@ class Milvus:
             size += 4 * keys.shape[1] + 2 * len(row.moments) + len(entity["notes"]) + len(entity["id"])
             if size > BYTES or place == len(rows):
                 with _said_plainly(self.place):
-                    self._client.upsert(self._items, batch, timeout=PATIENCE)
+                    self._client.upsert(self._at(shrunk), batch, timeout=PATIENCE)
                 batch, size = [], 0
 
     def _entity(self, row: Row, key: np.ndarray) -> dict[str, Any]:
@@ -174,10 +200,10 @@ class Milvus:
             "key": key,
         }
 
-    def delete(self, handles: Sequence[str]) -> None:
+    def delete(self, handles: Sequence[str], *, shrunk: str | None = None) -> None:
         with _said_plainly(self.place):
             for start in range(0, len(handles), CHUNK):
-                self._client.delete(self._items, ids=list(handles[start : start + CHUNK]), timeout=PATIENCE)
+                self._client.delete(self._at(shrunk), ids=list(handles[start : start + CHUNK]), timeout=PATIENCE)
 
     def fetch(self, handles: Sequence[str], *, moments: bool = False) -> list[Row]:
         fields = ["number", "id", "notes"] + ["moments"] * moments
@@ -193,6 +219,9 @@ class Milvus:
         for found in self._pages("", ["number", "id"] + ["moments"] * moments):
             yield Row(found["number"], Item(found["id"], None, {}), b64decode(found.get("moments", "")))
 
+    def sample(self, count: int) -> list[str]:
+        return [row.item.id for row in islice(self.scan(), count)]
+
     def label_counts(self, labels: Collection[str]) -> Mapping[str, int]:
         names = {handle_of(label): label for label in labels}
         counts: Counter[str] = Counter()
@@ -207,22 +236,22 @@ class Milvus:
             yield from found
             last = max(one["handle"] for one in found)
 
-    def _query(self, where: str, fields: list[str], **limit: int) -> list[dict[str, Any]]:
+    def _query(self, where: str, fields: list[str], *, shrunk: str | None = None, **limit: int) -> list[dict[str, Any]]:
         with _said_plainly(self.place):
             settings = {"consistency_level": "Strong", "timeout": PATIENCE_READING}
-            found = self._client.query(self._items, filter=where, output_fields=fields, **settings, **limit)
+            found = self._client.query(self._at(shrunk), filter=where, output_fields=fields, **settings, **limit)
         return list(found)
 
     # Searching.
 
-    def nearest(self, keys: np.ndarray, count: int) -> Nearest:
+    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> Nearest:
         if count > MOST:
             raise GalleryError(
                 "search on Milvus", expected=f"up to {MOST} candidates", got=str(count), fix="ask for fewer matches"
             )
         with _said_plainly(self.place):
             found = self._client.search(
-                self._items,
+                self._at(shrunk),
                 np.ascontiguousarray(keys),
                 limit=count,
                 output_fields=["number", "id", "moments"],
@@ -233,8 +262,8 @@ class Milvus:
         hits = [[_hit(one["entity"]) for one in row] for row in found]
         return Nearest(hits, np.full(len(keys), -np.inf))
 
-    def settle(self, count: int) -> None:
-        """Nothing: Milvus builds its indexes by itself."""
+    def settle(self, count: int, *, shrunk: str | None) -> bool:
+        return False  # Milvus builds its indexes by itself
 
 
 def _named(handles: Iterable[str]) -> Iterator[str]:
@@ -254,9 +283,12 @@ def _said_plainly(place: str) -> Iterator[None]:
         yield
     except (MilvusException, grpc.RpcError) as error:
         said = getattr(error, "message", "") or getattr(error, "details", lambda: "")() or str(error)
+        # gRPC does not say that it is the certificate.
+        asked = "MILVUS_USER, MILVUS_PASSWORD or MILVUS_TOKEN"
+        asked += ", and the certificate: ?secure=true&ca=FILE&name=SERVER" if "secure=true" in place else ""
         raise GalleryUnavailableError(
             f"gallery {place}",
             expected="an answer of the server for all of the gallery",
             got=said.strip().replace("\n", " ")[:300],
-            fix="check that it runs, and MILVUS_USER, MILVUS_PASSWORD or MILVUS_TOKEN; a lost node takes it a minute",
+            fix=f"check that it runs, and {asked}; a lost node takes it a minute",
         ) from error

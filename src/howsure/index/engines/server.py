@@ -78,6 +78,12 @@ class Server(Protocol):
     def make_room(self, notes: dict[str, Any], *, width: int, moments: int) -> None:
         """A place for items with keys of `width` dimensions and so many bytes of moments; the old one, empty, goes."""
 
+    def make_shrunk(self, notes: dict[str, Any], name: str, *, width: int, moments: int) -> None:
+        """A place of this name, empty, for the shrunk means of the items. Others stay as they are."""
+
+    def keep_shrunk(self, name: str, before: str | None) -> None:
+        """Drop the places of other names, which nobody asks for; `before` was asked for until now."""
+
     def take_notes(self, notes: dict[str, Any]) -> None:
         """Replace the notes, durably."""
 
@@ -87,29 +93,34 @@ class Server(Protocol):
     def reading(self) -> AbstractContextManager[None]:
         """Inside is one state of the gallery, if the server has transactions."""
 
-    def reachable(self) -> int | None:
+    # With `shrunk`, the next four are about the place of that name, else about that of the items.
+
+    def reachable(self, *, shrunk: str | None = None) -> int | None:
         """How many items a search can see at this moment; None if the server answers for all of them or not at all."""
 
-    def put(self, rows: Sequence[Row], keys: np.ndarray) -> None:
+    def put(self, rows: Sequence[Row], keys: np.ndarray, *, shrunk: str | None = None) -> None:
         """Insert rows, in place of those with the same handles, durably; a later reader sees them."""
 
-    def delete(self, handles: Sequence[str]) -> None:
+    def delete(self, handles: Sequence[str], *, shrunk: str | None = None) -> None:
         """Delete rows, durably; a later reader does not see them."""
+
+    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> Nearest:
+        """At least `count` candidates for each key, if the gallery and the server have so many."""
 
     def fetch(self, handles: Sequence[str], *, moments: bool = False) -> list[Row]:
         """Those of these rows that exist, in any order."""
 
     def scan(self, *, moments: bool = False) -> Iterator[Row]:
-        """All rows, in any order; their items need no label and metadata."""
+        """All rows, in any order, read a few at a time inside a change or a read; items need no label and metadata."""
+
+    def sample(self, count: int) -> list[str]:
+        """The ids of so many rows, or of all: those of the least handles. Handles are hashes, so that is by lot."""
 
     def label_counts(self, labels: Collection[str]) -> Mapping[str, int]:
         """How many items carry each of these labels; a label that none carries may be left out."""
 
-    def nearest(self, keys: np.ndarray, count: int) -> Nearest:
-        """At least `count` candidates for each key, if the gallery and the server have so many."""
-
-    def settle(self, count: int) -> None:
-        """Make a gallery of this many items quick to search."""
+    def settle(self, count: int, *, shrunk: str | None) -> bool:
+        """Make a gallery of this many items quick to search, by its shrunk means too; whether that changed anything."""
 
     def close(self) -> None:
         """End the connection."""

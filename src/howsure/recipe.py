@@ -88,8 +88,12 @@ class Recipe(BaseModel):
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """A recipe file. `extends = "NAME"` starts from a shipped recipe or from a file beside this one."""
-    return Recipe.of(_keys(Path(path), seen=()))
+    """A recipe file, or a shipped recipe by its name.
+
+    In a file, `extends = "NAME"` starts from a shipped recipe or from a file beside this one.
+    """
+    named = SHIPPED / f"{path}.toml"
+    return Recipe.of(_keys(Path(path) if Path(path).is_file() or not named.is_file() else named, seen=()))
 
 
 def recipe_for(source: str) -> Recipe:
@@ -106,7 +110,7 @@ def _keys(path: Path, *, seen: tuple[Path, ...]) -> dict[str, Any]:
     except (FileNotFoundError, IsADirectoryError) as error:
         names = ", ".join(sorted(f.stem for f in SHIPPED.glob("*.toml")))
         raise InputError(
-            "recipe", expected="a TOML file", got=f"{path}, which is no file", fix=f"shipped: {names}"
+            "recipe", expected="a TOML file or the name of a shipped one", got=str(path), fix=f"shipped: {names}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"recipe {path}", expected="TOML", got=str(error)) from error

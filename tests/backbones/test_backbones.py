@@ -13,6 +13,7 @@ NATURAL = {
     "siamese": ((1, 28, 28), 256),
     "mlp": ((1, 28, 28), 64),
     "resnet": ((3, 64, 64), 128),
+    "efficientnet-lite0": ((3, 96, 96), 1280),
 }
 
 
@@ -29,7 +30,8 @@ def test_natural_size_and_feature_count(name: str) -> None:
     assert features.shape == (2, count)
     assert feature_count(backbone, shape) == count
     features.sum().backward()
-    assert all(p.grad is not None for p in backbone.parameters())
+    assert all(p.grad is not None for p in backbone.parameters() if p.requires_grad)
+    assert pixels.grad is not None
 
 
 @pytest.mark.parametrize("name", BACKBONES)

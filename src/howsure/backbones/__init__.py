@@ -1,4 +1,4 @@
-"""Pictures to features: the papers' small networks by name, a small ResNet, or any `nn.Module` of yours."""
+"""Pictures to features: the papers' small networks, a small ResNet, one that knows ImageNet, or any of yours."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from howsure.backbones.conv import lam_cifar, lam_fashion, n_digit, n_digit_deep, siamese
+from howsure.backbones.efficientnet import efficientnet_lite0, imagenet_weights
+from howsure.backbones.frozen import remembering
 from howsure.backbones.mlp import mlp
 from howsure.backbones.resnet import resnet
 from howsure.errors import InputError
 
-__all__ = ["BACKBONES", "build_backbone", "feature_count"]
+__all__ = ["BACKBONES", "STARTS", "build_backbone", "feature_count", "remembering", "start_backbone"]
 
 BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "lam-fashion": lam_fashion,
@@ -22,7 +24,9 @@ BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "siamese": siamese,
     "mlp": mlp,
     "resnet": resnet,
+    "efficientnet-lite0": efficientnet_lite0,
 }
+STARTS: dict[str, Callable[[], dict[str, Tensor]]] = {"efficientnet-lite0": imagenet_weights}  # learned elsewhere
 
 
 def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
@@ -34,6 +38,21 @@ def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
     # A third less time for a training step on processors; torch's types do not know this argument.
     backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return backbone
+
+
+def start_backbone(name: str, backbone: nn.Module) -> None:
+    """Give a new network the weights it starts from; most have none and start from chance."""
+    if name not in STARTS:
+        return
+    try:
+        backbone.load_state_dict(STARTS[name]())
+    except RuntimeError as error:
+        raise InputError(
+            f"backbone {name}",
+            expected="pictures of three channels, as its first weights",
+            got=str(error).splitlines()[-1].strip(),
+            fix="set channels = 3: grey pictures are read as colour too",
+        ) from error
 
 
 def feature_count(backbone: nn.Module, shape: tuple[int, int, int]) -> int:

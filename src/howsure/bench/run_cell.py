@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from howsure.backbones import remembering
 from howsure.bench.experiments import experiment_named
 from howsure.bench.plan import Cell, table_named
 from howsure.bench.record import commit, write_record
@@ -24,6 +25,7 @@ from howsure.errors import HowsureError
 
 __all__ = ["make"]
 
+FEATURES = "features.sqlite"  # of frozen networks, for all runs of all tables
 STEP = 0.01  # of the training, between two lines
 
 
@@ -31,7 +33,8 @@ def make(work: Work) -> None:
     """Train, judge, and write the record, whole or not at all."""
     torch.set_num_threads(1)  # the same digits whatever else the machine does
     wall, cpu = time.perf_counter(), time.process_time()
-    found = experiment_named(work.table.experiment)(work)
+    with remembering(work.folder.parent / FEATURES):
+        found = experiment_named(work.table.experiment)(work)
     record: dict[str, Any] = {
         "table": work.table.name,
         "method": work.cell.method,

@@ -40,7 +40,9 @@ def train(
         str | None, typer.Option(help="contrastive, triplet, csd, or a pytorch-metric-learning class.")
     ] = None,
     miner: Annotated[str | None, typer.Option(help="all, easy, semihard, hard or hardest.")] = None,
-    recipe: Annotated[Path | None, typer.Option(help="A TOML file with these settings and more.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML file with these settings and more, or: pretrained.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped run ended.")] = False,
     strict: Strict = False,
     as_json: Json = False,

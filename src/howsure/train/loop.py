@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from howsure import data
-from howsure.backbones import feature_count
+from howsure.backbones import feature_count, remembering, start_backbone
 from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
@@ -24,6 +24,7 @@ from howsure.train.state import State
 from howsure.train.validation import Validation, finite, validation_split
 
 
+@remembering()
 def train(
     images: ImageSet,
     recipe: Recipe,
@@ -56,7 +57,9 @@ def train(
     make = method.loss if start is None else scales_alone(recipe.method)
     learner: nn.Module  # the part of the embedder that is trained
     if start is None:
-        learner = embedder = method.posterior(Embedder(recipe.backbone, method.head, spec, dim=recipe.dim), len(held))
+        new = Embedder(recipe.backbone, method.head, spec, dim=recipe.dim)
+        start_backbone(recipe.backbone, new.backbone)
+        learner = embedder = method.posterior(new, len(held))
     else:
         embedder, learner = frozen_from(start, recipe, head=method.head)
     embedder.to(device)

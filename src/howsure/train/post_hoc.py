@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from howsure import data
+from howsure.backbones import remembering
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.heads.last_layer import LastLayerLaplace
@@ -16,6 +17,7 @@ from howsure.train.validation import Validation, validation_split
 __all__ = ["fit_laplace"]
 
 
+@remembering()
 def fit_laplace(
     embedder: Embedder,
     images: ImageSet,

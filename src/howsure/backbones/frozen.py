@@ -1,0 +1,122 @@
+"""A network that stays as it is, so what it made of a picture once need not be made again."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Frozen", "remembering"]
+
+TOGETHER = 16  # pictures that a network sees at once while it is remembered: the last bits depend on how many
+PATIENCE = 60.0  # seconds to wait for another process that writes
+
+
+class Frozen(nn.Module):
+    """A network whose weights nothing trains, always in the mode in which it judges."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+        self.eval().requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Frozen:
+        """Stays in the mode in which it judges, whatever is asked."""
+        super().train(False)
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Frozen:
+        """Asks for no gradients, whatever is asked."""
+        super().requires_grad_(False)
+        return self
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Features, looked up where `remembering` is open."""
+        memory = _MEMORY.get()
+        if memory is None or pixels.requires_grad:
+            features: Tensor = self.network(pixels)
+            return features
+        return memory.features(self.network, pixels)
+
+
+@contextmanager
+def remembering(file: Path | None = None) -> Iterator[None]:
+    """While this is open, every frozen network sees every picture once, whatever batch it comes in.
+
+    A `file` keeps what was seen for the next process, and several can share it. Within another, the outer one serves.
+    """
+    if _MEMORY.get() is not None:
+        yield
+        return
+    memory = _Memory(file)
+    token = _MEMORY.set(memory)
+    try:
+        yield
+    finally:
+        _MEMORY.reset(token)
+        memory.close()
+
+
+class _Memory:
+    """Features by picture and network, both by content."""
+
+    def __init__(self, file: Path | None):
+        self._file = file
+        self._names: dict[nn.Module, tuple[list[int], bytes]] = {}
+
+    @cached_property
+    def _store(self) -> sqlite3.Connection:
+        """Made by the first frozen network; most have nothing to keep."""
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        store = sqlite3.connect(":memory:" if self._file is None else self._file, timeout=PATIENCE)
+        store.execute("PRAGMA journal_mode = WAL")
+        store.execute("CREATE TABLE IF NOT EXISTS features (picture BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        return store
+
+    def close(self) -> None:
+        if "_store" in self.__dict__:
+            self._store.close()
+
+    def features(self, network: nn.Module, pixels: Tensor) -> Tensor:
+        name = self._name(network)
+        keys = [hashlib.sha256(name + picture.tobytes()).digest() for picture in pixels.contiguous().cpu().numpy()]
+        known = {key: value for key in keys if (value := self._read(key)) is not None}
+        new = {key: row for row, key in enumerate(keys) if key not in known}
+        for start in range(0, len(new), TOGETHER):
+            some = list(new)[start : start + TOGETHER]
+            batch = pixels.new_zeros(TOGETHER, *pixels.shape[1:])
+            batch[: len(some)] = pixels[[new[key] for key in some]]
+            with torch.no_grad():
+                made = network(batch.contiguous(memory_format=torch.channels_last))[: len(some)].cpu().numpy()
+            known |= {key: value.tobytes() for key, value in zip(some, made, strict=True)}
+        with self._store:
+            self._store.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", [(key, known[key]) for key in new])
+        found = np.frombuffer(b"".join(known[key] for key in keys), np.float32).reshape(len(keys), -1)
+        return torch.from_numpy(found.copy()).to(pixels.device)
+
+    def _read(self, key: bytes) -> bytes | None:
+        row = self._store.execute("SELECT value FROM features WHERE picture = ?", (key,)).fetchone()
+        return None if row is None else row[0]
+
+    def _name(self, network: nn.Module) -> bytes:
+        """Of exactly these weights; made again when they have changed."""
+        state = network.state_dict()
+        versions = [tensor._version for tensor in state.values()]
+        if network not in self._names or self._names[network][0] != versions:
+            whole = hashlib.sha256()
+            for tensor in state.values():
+                whole.update(tensor.contiguous().cpu().numpy().tobytes())
+            self._names[network] = versions, whole.digest()
+        return self._names[network][1]
+
+
+_MEMORY: ContextVar[_Memory | None] = ContextVar("memory", default=None)

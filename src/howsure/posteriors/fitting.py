@@ -36,7 +36,7 @@ __all__ = [
     "warn_if_flat",
 ]
 
-CLASSES, PER_CLASS = 8, 32  # of a batch made from an image set
+BATCH, PER_CLASS = 256, 32  # pictures of a batch made from an image set, and of a class in it, at most
 DRAWS = 16  # of the weights, where nobody says how many
 FLAT = 0.01  # standard deviation of the uncertainties over their mean
 
@@ -167,6 +167,8 @@ def _labelled(
     labelled = pictures.subset([i for i, label in enumerate(pictures.labels) if label is not None])
     decoded = data.pixels(labelled, embedder.spec)
     classes, codes = np.unique(np.array(decoded.images.labels, dtype=str), return_inverse=True)
-    batches = BalancedBatches(codes, classes=min(CLASSES, len(classes)), per_class=PER_CLASS, seed=0)
+    # A picture and its copy are no pair: where classes are small, a batch holds more of them.
+    per_class = min(PER_CLASS, max(2, int(np.median(np.bincount(codes)))))
+    batches = BalancedBatches(codes, classes=min(BATCH // per_class, len(classes)), per_class=per_class, seed=0)
     for rows in batches.epoch(0):
         yield embedder.spec.normalise(decoded.pixels[rows]), torch.from_numpy(codes[rows])

@@ -75,7 +75,7 @@ class InputSpec:
             got = f"{pixels.dtype}, {tuple(pixels.shape)}"
             raise InputError("pixels", expected=f"uint8, (B, {wanted[0]}, {wanted[1]}, {wanted[2]})", got=got)
         mean, std = (torch.tensor(v, dtype=torch.float32, device=pixels.device) for v in (self.mean, self.std))
-        return (pixels.float() / 255 - mean[:, None, None]) / std[:, None, None]
+        return pixels.float().div_(255).sub_(mean[:, None, None]).div_(std[:, None, None])  # one buffer, not four
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of plain values."""

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from howsure.backbones import remembering
 from howsure.bench import report
 from howsure.bench.evaluation import neighbours
 from howsure.bench.maps import View, belief_map, map_rows
 from howsure.bench.plan import Cell, Table
 from howsure.bench.plots import INK, SERIES, canvas, svg
 from howsure.bench.report import Html
-from howsure.bench.work import Work
+from howsure.bench.work import FEATURES, Work
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, places
@@ -53,7 +54,8 @@ def illustrate(table: Table, folder: Path) -> dict[str, Html]:
             test, foreign = _some(work.pictures("test"), PICTURES), _some(work.pictures("unfamiliar"), FOREIGN)
         except DataError:
             return {}
-        look = _look(Embedder.load(model), test, foreign)
+        with remembering(folder.parent / FEATURES):
+            look = _look(Embedder.load(model), test, foreign)
         if (look.belief.uncertainty > 0).any():
             drawn[table.rows[name].words] = _part(look, name=name)
     return drawn

@@ -20,12 +20,11 @@ from howsure.backbones import remembering
 from howsure.bench.experiments import experiment_named
 from howsure.bench.plan import Cell, table_named
 from howsure.bench.record import commit, write_record
-from howsure.bench.work import Work
+from howsure.bench.work import FEATURES, Work
 from howsure.errors import HowsureError
 
 __all__ = ["make"]
 
-FEATURES = "features.sqlite"  # of frozen networks, for all runs of all tables
 STEP = 0.01  # of the training, between two lines
 
 

@@ -21,8 +21,9 @@ from howsure.posteriors import dropout, ensemble
 from howsure.train import Epoch, Step, fit_laplace, train
 from howsure.train.state import CHECKPOINT
 
-__all__ = ["Work"]
+__all__ = ["FEATURES", "Work"]
 
+FEATURES = "features.sqlite"  # what frozen networks made of pictures, in the folder of all tables
 ALIGNING = 2_000  # pictures by which the members of an ensemble find common axes
 POLL = 0.5  # seconds
 

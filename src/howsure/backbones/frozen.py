@@ -73,7 +73,8 @@ class _Memory:
         """Made by the first frozen network; most have nothing to keep."""
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-        store = sqlite3.connect(":memory:" if self._file is None else self._file, timeout=PATIENCE)
+        # "" is a file without a name, in memory until it is large, that ends with its connection.
+        store = sqlite3.connect("" if self._file is None else self._file, timeout=PATIENCE)
         store.execute("PRAGMA journal_mode = WAL")
         store.execute("CREATE TABLE IF NOT EXISTS features (picture BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
         return store

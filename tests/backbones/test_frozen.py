@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from howsure.backbones import remembering
 from howsure.backbones.frozen import TOGETHER, Frozen
+from howsure.errors import InputError
 
 
 class _Counting(nn.Module):
@@ -89,6 +90,23 @@ def test_a_file_serves_the_next_process(counting: _Counting, pictures: Tensor, t
     with remembering(file), remembering():  # the outer one serves
         assert torch.equal(frozen(pictures), first)
     assert counting.seen == len(pictures)
+
+
+def test_a_file_of_something_else_is_left_alone(counting: _Counting, pictures: Tensor, tmp_path: Path) -> None:
+    file = tmp_path / "features.sqlite"
+    file.write_text("dear diary" * 500)
+    with remembering(file), pytest.raises(InputError, match="frozen networks") as caught:
+        Frozen(counting)(pictures)
+    assert "delete" in caught.value.fix
+    assert file.read_text() == "dear diary" * 500
+
+
+def test_pictures_of_the_same_pixels_but_another_shape_are_others() -> None:
+    halves = Frozen(nn.Sequential(nn.AdaptiveAvgPool2d((1, 2)), nn.Flatten()))
+    pixels = torch.arange(8.0).reshape(1, 1, 2, 4)
+    with remembering():
+        assert halves(pixels).tolist() == [[2.5, 4.5]]
+        assert halves(pixels.reshape(1, 1, 4, 2)).tolist() == [[3.0, 4.0]]
 
 
 def test_gradients_need_the_network(counting: _Counting, pictures: Tensor) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from howsure.errors import InputError
+
 __all__ = ["Frozen", "remembering"]
 
 TOGETHER = 16  # pictures that a network sees at once while it is remembered: the last bits depend on how many
@@ -75,8 +77,17 @@ class _Memory:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         # "" is a file without a name, in memory until it is large, that ends with its connection.
         store = sqlite3.connect("" if self._file is None else self._file, timeout=PATIENCE)
-        store.execute("PRAGMA journal_mode = WAL")
-        store.execute("CREATE TABLE IF NOT EXISTS features (picture BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        try:
+            store.execute("PRAGMA journal_mode = WAL")
+            store.execute("CREATE TABLE IF NOT EXISTS features (picture BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        except sqlite3.DatabaseError as error:
+            store.close()
+            raise InputError(
+                f"{self._file}",
+                expected="what frozen networks made of pictures",
+                got=str(error),
+                fix="delete it; it is made again",
+            ) from error
         return store
 
     def close(self) -> None:
@@ -84,7 +95,7 @@ class _Memory:
             self._store.close()
 
     def features(self, network: nn.Module, pixels: Tensor) -> Tensor:
-        name = self._name(network)
+        name = self._name(network) + str(tuple(pixels.shape[1:])).encode()
         keys = [hashlib.sha256(name + picture.tobytes()).digest() for picture in pixels.contiguous().cpu().numpy()]
         known = {key: value for key in keys if (value := self._read(key)) is not None}
         new = {key: row for row, key in enumerate(keys) if key not in known}

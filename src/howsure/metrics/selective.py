@@ -31,10 +31,7 @@ def risk_coverage(uncertainty: ArrayLike, error: ArrayLike) -> RiskCoverage:
     >>> risk_coverage([0.1, 0.2, 0.2], [0, 1, 0]).risk.round(3).tolist()
     [0.0, 0.25, 0.333]
     """
-    unsure, loss = checks.scores("uncertainty", uncertainty), checks.scores("error", error)
-    checks.same_length(uncertainty=unsure, error=loss)
-    if not np.isfinite(loss).all():
-        raise InputError("error", expected="finite numbers", got="infinity")
+    unsure, loss = _judged(uncertainty, error)
     # np.unique sorts: group 0 holds the most certain items
     _, group, size = np.unique(unsure, return_inverse=True, return_counts=True)
     expected = np.repeat(np.bincount(group, weights=loss) / size, size)
@@ -49,6 +46,25 @@ def aurc(uncertainty: ArrayLike, error: ArrayLike) -> float:
     (0.25, 0.75)
     """
     return float(risk_coverage(uncertainty, error).risk.mean())
+
+
+def augrc(uncertainty: ArrayLike, error: ArrayLike) -> float:
+    """Area under the generalised risk-coverage curve: the share of all items that are answered and wrong; small is good.
+
+    Its mean over thresholds, each item being one, where items of equal uncertainty are half answered:
+
+        (1 - R) a (1 - a) + (1 - a)²/2        for accuracy a and R-AUROC R
+
+    So a wrong answer counts as much at any coverage; AURC gives most weight to the few that are surest. (Traub et al.,
+    2024)
+
+    >>> augrc([0.1, 0.2], [0, 1]), augrc([0.2, 0.1], [0, 1])
+    (0.125, 0.375)
+    """
+    unsure, loss = _judged(uncertainty, error)
+    _, group, size = np.unique(unsure, return_inverse=True, return_counts=True)
+    answered = 1 - (np.cumsum(size) - size / 2) / len(loss)  # how often an item of each group is, over thresholds
+    return float((loss * answered[group]).mean())
 
 
 def e_aurc(uncertainty: ArrayLike, error: ArrayLike) -> float:
@@ -70,3 +86,11 @@ def accuracy_at_coverage(uncertainty: ArrayLike, correct: ArrayLike, coverage: f
     curve = risk_coverage(uncertainty, ~checks.flags("correct", correct))
     # the smallest n with n/N >= coverage; ceil(coverage * N) would trip over 0.55 * 100 = 55.000...01
     return float(1.0 - curve.risk[np.searchsorted(curve.coverage, wanted)])
+
+
+def _judged(uncertainty: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
+    unsure, loss = checks.scores("uncertainty", uncertainty), checks.scores("error", error)
+    checks.same_length(uncertainty=unsure, error=loss)
+    if not np.isfinite(loss).all():
+        raise InputError("error", expected="finite numbers", got="infinity")
+    return unsure, loss

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.bench.centroids import SOFTMAX, Said, contend, encoded, judged, trial
+from howsure.bench.centroids import SOFTMAX, Said, contend, encoded, judged, noticed, trial
 from howsure.bench.experiments.centroids import run
 from howsure.bench.plan import Cell, table_named
 from howsure.bench.sets import Sets
@@ -43,16 +43,19 @@ def test_judged_knows_good_confidence_from_bad() -> None:
     known = Said(np.where(right, labels, (labels + 1) % 3), 1 / (1 + np.exp(-sure)), sure)
     far = rng.normal(-4, 1, size=300)
     other = Said(np.zeros(300, int), 1 / (1 + np.exp(-far)), far)
-    good = judged(known, labels, unfamiliar=other, held=(known, labels))
+    good = judged(known, labels, held=(known, labels)) | noticed(-known.log_odds, -other.log_odds)
     assert good["accuracy"] == right.mean()
     assert good["accuracy_at_80"] > good["accuracy"]
     assert good["auroc"] > 0.95
     assert good["fpr95"] < 0.2
     assert good["brier_calibrated"] < good["brier"]
     bad = Said(known.rows, 1 - known.confidence, -known.log_odds)
-    worse = judged(bad, labels, unfamiliar=Said(other.rows, 1 - other.confidence, -far), held=(bad, labels))
+    worse = judged(bad, labels, held=(bad, labels)) | noticed(-bad.log_odds, far)
     assert worse["auroc"] == pytest.approx(1 - good["auroc"])
     assert worse["aurc"] > good["aurc"]
+    assert worse["augrc"] > good["augrc"]
+    assert worse["r_auroc"] < 0.5 < good["r_auroc"]
+    assert worse["kendall"] < 0 < good["kendall"]
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +74,11 @@ def test_a_trial_is_what_was_measured(name: str, sets: Sets) -> None:
     assert metrics["accuracy"] > 0.5
     assert ("softmax" in metrics) == (name == "centroids-ce")
     assert ("accuracy_linear" in metrics) == (name != SOFTMAX)
+    assert ("knn50_features" in metrics) == (name == SOFTMAX)
+    if name == "centroids-ce":
+        assert metrics["both"]["accuracy"] == metrics["softmax"]["accuracy"]
+        assert metrics["both"]["auroc"] not in (metrics["auroc"], metrics["softmax"]["auroc"])
+        assert metrics["both"]["auroc"] > 0.5
     again = contend(name, sets.training, recipe.but(loss_options={"every": 2}))
     assert torch.equal(encoded(again.embedder, sets.test)[1], encoded(contender.embedder, sets.test)[1])
 
@@ -89,7 +97,9 @@ def test_a_row_of_the_table_is_trained_and_judged(row: str, tmp_path: Path) -> N
         tell=heard.append,
     )
     metrics = run(work)["metrics"]
-    assert set(metrics) >= {name for column in table.columns.values() for name in column.metrics}
+    assert set(metrics) >= {name for column in table.columns.values() for name in column.metrics if "{" not in name}
+    free = {f"{one.score}.auroc" for one in table.baselines if one.method == row}
+    assert set(metrics) >= free
     assert ("softmax.auroc" in metrics) == (row == "centroids-ce-16")
     assert all(math.isfinite(value) for value in metrics.values())
     assert heard[-1] == 1

@@ -46,6 +46,30 @@ def test_a_verdict_on_every_printed_number(found: Standing) -> None:
     assert found.verdicts() == "2 beaten, 1 reached, 1 not reached"
 
 
+READS = """
+[rows.other]
+words = "Laplace, asked in another way"
+reads = { row = "laplace", under = "other" }
+"""
+
+
+def test_a_row_may_read_the_runs_of_another(tmp_path: Path) -> None:
+    tiny_table(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TABLE + READS, encoding="utf-8")
+    table = table_named(tmp_path / "tiny.toml")
+    assert "other" not in {cell.method for cell in table.cells()}
+    said = {"recall_at_1": 0.98, "other.recall_at_1": 0.4, "other.novelty.auroc": 0.9}
+    write_result(tmp_path / "results", "laplace", (0,), said, curves={"roc": {}})
+    other = stand(table, tmp_path / "results").lines[3]
+    assert other.words == "Laplace, asked in another way"
+    assert (other.values["first"].mean, other.values["auroc"].mean, other.values["brier"].mean) == (0.4, 0.9, None)
+    with pytest.raises(InputError, match="method: expected point or laplace or ensemble"):
+        table.cells(["other"])
+    (tmp_path / "tiny.toml").write_text(TABLE + READS.replace('"laplace"', '"laplas"'), encoding="utf-8")
+    with pytest.raises(InputError, match="did you mean laplace"):
+        table_named(tmp_path / "tiny.toml")
+
+
 def test_the_first_score_that_a_record_holds_counts(found: Standing) -> None:
     laplace = found.lines[1]
     assert laplace.values["auroc"].metric == "novelty.auroc"

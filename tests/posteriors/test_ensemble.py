@@ -107,6 +107,10 @@ def test_the_card_tells_what_is_true_of_all_members() -> None:
     assert card["classes"] == ["a"]
     assert "recipe" not in card
     assert card["matcher"] is None
+    assert "links" not in card
+    for number, one in enumerate(members):
+        one.card["link"] = {"scale": 1.0 + number, "offset": 0.0, "base_rate": 0.5}
+    assert [link["scale"] for link in ensemble.join(members, PICTURES).card["links"]] == [1.0, 2.0]
     assert card["origin"] == [one.fingerprint for one in members]
     assert card["posterior"] == {"kind": "ensemble", "members": 2, "dim": D}
 

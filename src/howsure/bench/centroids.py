@@ -13,24 +13,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.backbones import build_backbone, feature_count
+from howsure.bench.foreseen import foreseen
+from howsure.bench.lam import Seen, told
 from howsure.bench.sets import Sets
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
 from howsure.losses import nearest_centroid
-from howsure.metrics import accuracy_at_coverage, aurc, auroc, brier, ece, fpr_at_tpr
+from howsure.metrics import accuracy_at_coverage, auroc, brier, ece, fpr_at_tpr
+from howsure.numerics.conformal import upper_p
 from howsure.numerics.logistic import fit_logistic
 from howsure.recipe import Recipe
 from howsure.train import Epoch, Step, method_named, train
 from howsure.train.methods import Setting
 from howsure.train.validation import validation_split
 
-__all__ = ["SOFTMAX", "Contender", "Said", "contend", "encoded", "judged", "trial"]
+__all__ = ["SOFTMAX", "Contender", "Said", "contend", "encoded", "judged", "noticed", "trial"]
 
 SOFTMAX = "softmax"  # the reference; every other contender is a method by its name
 COVERAGE = 0.8
-LINEAR = 5_000  # training pictures for the linear classifier of embeddings
+SOME = 5_000  # training pictures for the linear classifier of embeddings, and for scores that are free
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,22 +116,18 @@ def contend(
     return Contender(name, trained.embedder, loss.eval(), recipe)
 
 
-def judged(said: Said, labels: np.ndarray, *, unfamiliar: Said, held: tuple[Said, np.ndarray]) -> dict[str, float]:
-    """Every number about one kind of confidence.
+def judged(said: Said, labels: np.ndarray, *, held: tuple[Said, np.ndarray]) -> dict[str, float]:
+    """Every number about answers and the confidence in them.
 
-    Detection: positive = unfamiliar. ECE (15 bins of equal width) and Brier are about "this class is right", raw and
-    after a logistic curve of the log-odds, fitted on pictures held out of training.
+    ECE (15 bins of equal width) and Brier are about "this class is right", raw and after a logistic curve of the
+    log-odds, fitted on pictures held out of training.
     """
-    right, sure = said.rows == labels, np.concatenate([said.log_odds, unfamiliar.log_odds])
-    other = np.arange(len(sure)) >= len(labels)
+    right = said.rows == labels
     curve = fit_logistic(held[0].log_odds[:, None], held[0].rows == held[1])
     calibrated = curve.probability(said.log_odds[:, None])
     return {
         "accuracy": float(right.mean()),
-        "accuracy_at_80": accuracy_at_coverage(-said.log_odds, right, COVERAGE),
-        "aurc": aurc(-said.log_odds, ~right),
-        "auroc": auroc(other, -sure),
-        "fpr95": fpr_at_tpr(other, -sure),
+        **foresees(-said.log_odds, right),
         "ece": ece(said.confidence, right),
         "brier": brier(said.confidence, right),
         "ece_calibrated": ece(calibrated, right),
@@ -136,28 +135,60 @@ def judged(said: Said, labels: np.ndarray, *, unfamiliar: Said, held: tuple[Said
     }
 
 
+def foresees(doubt: np.ndarray, right: np.ndarray) -> dict[str, float]:
+    """How well a doubt foresees wrong answers."""
+    return {"accuracy_at_80": accuracy_at_coverage(doubt, right, COVERAGE), **foreseen(doubt, right)}
+
+
+def noticed(known: np.ndarray, unfamiliar: np.ndarray) -> dict[str, float]:
+    """How well a score that is large for strangers tells them, positive, from known pictures."""
+    score = np.concatenate([known, unfamiliar])
+    other = np.arange(len(score)) >= len(known)
+    return {"auroc": auroc(other, score), "fpr95": fpr_at_tpr(other, score)}
+
+
 def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
-    """Judge one contender on the test pictures; `softmax` is what the classifier of a contender with both says."""
+    """Judge one contender on the test pictures.
+
+    Beside what it says stand, of the softmax contender, scores that any network offers for free; of one with centroids
+    and classes, `softmax`, what its classifier says, and `both`, where its classifier answers and its centroids,
+    together with the distance to the 50th neighbour in the features, say who is a stranger.
+    """
     recipe, embedder = contender.recipe, contender.embedder
     rows, held_rows = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
-    held, some = sets.training.subset(held_rows), sets.training.subset(rows[:LINEAR])
-    test_labels, held_labels = (_codes(images, sets.training) for images in (sets.test, held))
-    beliefs = {"test": encoded(embedder, sets.test), "unfamiliar": encoded(embedder, sets.unfamiliar)}
-    beliefs["held"] = encoded(embedder, held)
-    said = {what: contender.says(belief) for what, (belief, _) in beliefs.items()}
-    metrics: dict[str, Any] = dict(
-        judged(said["test"], test_labels, unfamiliar=said["unfamiliar"], held=(said["held"], held_labels))
+    parts = {"test": sets.test, "unfamiliar": sets.unfamiliar, "held": sets.training.subset(held_rows)}
+    labels = {part: _codes(images, sets.training) for part, images in parts.items() if part != "unfamiliar"}
+    beliefs = {part: encoded(embedder, images) for part, images in parts.items()}
+    said = {part: contender.says(belief) for part, (belief, _) in beliefs.items()}
+    metrics: dict[str, Any] = judged(said["test"], labels["test"], held=(said["held"], labels["held"]))
+    metrics |= noticed(-said["test"].log_odds, -said["unfamiliar"].log_odds)
+    seen = {part: Seen(*beliefs[part], np.array(images.labels, dtype=str)) for part, images in parts.items()}
+    some = sets.training.subset(rows[:SOME])
+    anchors = Seen(*encoded(embedder, some), np.array(some.labels, dtype=str))
+    free = told(embedder, anchors)
+    if contender.name == SOFTMAX:
+        right = said["test"].rows == labels["test"]
+        for name, score in free.items():
+            test, unfamiliar = (score(seen[part]).double().numpy() for part in ("test", "unfamiliar"))
+            metrics[name] = foresees(test, right) | noticed(test, unfamiliar)
+        return metrics
+    metrics["accuracy_linear"] = _linear_accuracy(
+        F.normalize(anchors.belief.mean, dim=-1),
+        torch.from_numpy(_codes(some, sets.training)),
+        F.normalize(beliefs["test"][0].mean, dim=-1),
+        labels["test"],
     )
-    if contender.name != SOFTMAX:
-        places, answers = encoded(embedder, some)[0].mean, torch.from_numpy(_codes(some, sets.training))
-        metrics["accuracy_linear"] = _linear_accuracy(
-            F.normalize(places, dim=-1), answers, F.normalize(beliefs["test"][0].mean, dim=-1), test_labels
-        )
     if contender.name == "centroids-ce":
-        own = {what: Said.of_softmax(_classified(contender, features)) for what, (_, features) in beliefs.items()}
-        metrics["softmax"] = judged(
-            own["test"], test_labels, unfamiliar=own["unfamiliar"], held=(own["held"], held_labels)
-        )
+        own = {part: Said.of_softmax(_classified(contender, features)) for part, (_, features) in beliefs.items()}
+        answers = judged(own["test"], labels["test"], held=(own["held"], labels["held"]))
+        metrics["softmax"] = answers | noticed(-own["test"].log_odds, -own["unfamiliar"].log_odds)
+        alone = {part: free["knn50_features"](one).double().numpy() for part, one in seen.items()}
+        strange = {
+            part: -np.log(upper_p(-said[part].log_odds, -said["held"].log_odds))
+            - np.log(upper_p(alone[part], alone["held"]))
+            for part in ("test", "unfamiliar")
+        }
+        metrics["both"] = answers | noticed(strange["test"], strange["unfamiliar"])
     return metrics
 
 

@@ -166,6 +166,7 @@ def _selective(doubts: dict[str, np.ndarray], *, error: np.ndarray) -> list[Metr
             out.append(Metric(f"aurc_{name}", None, "the same for every query: it cannot rank them"))
             continue
         out.append(Metric(f"aurc_{name}", metrics.aurc(score, error), how))
+        out.append(Metric(f"augrc_{name}", metrics.augrc(score, error), f"wrong and answered, of all; {how}"))
         out.append(Metric(f"e_aurc_{name}", metrics.e_aurc(score, error), f"AURC above the oracle's; {how}"))
         out.append(Metric(f"accuracy_at_80_{name}", metrics.accuracy_at_coverage(score, ~error, 0.8), how))
     return out

@@ -44,7 +44,7 @@ def illustrate(table: Table, folder: Path) -> dict[str, Html]:
     """A part of a page for every row whose model of the first seed is below `folder`, by the words of the row."""
     if not {"test", "unfamiliar"} <= set(table.data):
         return {}
-    cells = {name: Cell(name, table.seeds[:1]) for name in table.rows}
+    cells = {name: Cell(name, table.seeds[:1]) for name in table.methods}
     models = {name: folder / "models" / cell.name for name, cell in cells.items()}
     there = {name: model for name, model in models.items() if (model / "card.json").exists()}
     drawn: dict[str, Html] = {}

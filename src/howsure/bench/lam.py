@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from howsure import metrics
 from howsure.bench.curves import Curves, reliability_points, risk_points, roc_points
 from howsure.bench.evaluation import neighbours
-from howsure.bench.metric import defined
+from howsure.bench.foreseen import foreseen, probability_right
 from howsure.bench.sets import Sets
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
@@ -25,7 +25,6 @@ from howsure.embeddings import Embedding, cat, places
 from howsure.heads import PosteriorHead
 from howsure.heads.last_layer import LastLayerLaplace
 from howsure.numerics.conformal import Usual
-from howsure.numerics.logistic import fit_logistic
 from howsure.posteriors import laplace
 from howsure.posteriors.fitting import pixel_batches
 from howsure.recipe import Recipe
@@ -37,7 +36,6 @@ ANCHORS = 5_000  # training pictures that baselines look at
 FAR = 50
 COMPONENTS = 128
 DRAWS = 100
-BINS = 20
 DRAWN = ("novelty", "ambiguity", "top1_distance", "knn50_features")  # scores of which curves are kept
 
 
@@ -115,7 +113,7 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         found |= _detection(name, ours, theirs)
         held_out = Usual.of(usual)
         found |= _detection(f"{name}.two_sided", -held_out.p(ours), -held_out.p(theirs))
-        found |= _foreseen(name, ours, right)
+        found |= {f"{name}.{what}": value for what, value in foreseen(ours, right).items()}
         if name in DRAWN:
             curves["roc"][name] = roc_points(ours, theirs)
             curves["risk"][name] = risk_points(ours, ~right)
@@ -200,26 +198,11 @@ def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
     }
 
 
-def _foreseen(name: str, score: Tensor, right: np.ndarray) -> dict[str, float]:
-    """How well a score tells which answers are wrong; what the data do not define is left out."""
-    found = {
-        "aurc": partial(metrics.aurc, score, ~right),
-        "r_auroc": partial(metrics.r_auroc, score, right),
-        "kendall": partial(metrics.kendall_over_bins, score, right, bins=BINS),
-    }
-    measured = {what: defined(what, measure, "").value for what, measure in found.items()}
-    return {f"{name}.{what}": value for what, value in measured.items() if value is not None}
-
-
 def _probability(test: Seen, known: Seen) -> np.ndarray:
-    """P(the nearest neighbour is right): a logistic of the log of the ambiguity, fitted on held-out training pictures.
-
-    Draws that agree to the last bit leave no ambiguity, but also no infinity.
-    """
+    """P(the nearest neighbour is right), by the ambiguity, fitted on held-out training pictures."""
     near = neighbours(known.place, known.place, leave_one_out=True, depth=1)
     usual = known.labels[near.positions[:, 0]] == known.labels
-    sure = [-np.log(seen.belief.uncertainty.double().clamp_min(1e-30).numpy()[:, None]) for seen in (known, test)]
-    return fit_logistic(sure[0], usual).probability(sure[1])
+    return probability_right(test.belief.uncertainty, held=(known.belief.uncertainty, usual))
 
 
 def _selective(test: Seen, probability: np.ndarray, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from howsure import metrics
 from howsure.bench.centroids import encoded
 from howsure.bench.evaluation import evaluate, neighbours
+from howsure.bench.foreseen import probability_right
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
@@ -25,12 +27,25 @@ from howsure.recipe import Recipe
 from howsure.train import Epoch, Step, Trained, train
 from howsure.train.validation import validation_split
 
-__all__ = ["DEPTHS", "DRAWS", "SHOWN", "UNSEEN", "judge", "posterior", "precision", "some", "trained", "trial"]
+__all__ = [
+    "DEPTHS",
+    "DRAWS",
+    "SHOWN",
+    "UNSEEN",
+    "Beliefs",
+    "judge",
+    "posterior",
+    "precision",
+    "some",
+    "trained",
+    "trial",
+]
 
 UNSEEN = ("Sneaker", "Bag", "Ankle boot")  # classes 7, 8 and 9 of Fashion-MNIST
 SHOWN = 1_500
 DEPTHS = (1, 3, 5, 7)
 DRAWS = 100
+SAID = ("ood_auroc", "r_auroc", "aurc", "augrc", "kendall_accuracy")  # of all that an evaluation says
 
 
 def some(images: ImageSet, count: int = SHOWN) -> ImageSet:
@@ -83,26 +98,59 @@ def precision(belief: Embedding, labels: Sequence[str] | np.ndarray) -> dict[str
     }
 
 
-def judge(belief: Embedding, labels: Sequence[str | None], *, unseen: Collection[str]) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """Beliefs about pictures, and what the pictures are of."""
+
+    belief: Embedding
+    labels: np.ndarray
+
+    @classmethod
+    def of(cls, embedder: Embedder, images: ImageSet) -> Beliefs:
+        """One pass over pictures."""
+        return cls(embedder.encode(images), np.array([str(label) for label in images.labels]))
+
+    @property
+    def right(self) -> np.ndarray:
+        """Whether the nearest other picture is of the same kind."""
+        near = neighbours(self.belief, self.belief, leave_one_out=True, depth=1)
+        right: np.ndarray = self.labels[near.positions[:, 0]] == self.labels
+        return right
+
+
+def judge(
+    belief: Embedding, labels: Sequence[str | None], *, unseen: Collection[str], held: Beliefs | None = None
+) -> dict[str, Any]:
     """Precision among the seen kinds, the unseen and all; the variances of each; how well these tell them apart.
 
-    `ood_auroc_*`: positive = unseen, and `auroc_of_kind` the same for each unseen kind alone; `r_auroc_*`: positive = a
-    seen picture whose nearest neighbour is of another kind. Scores that need no posterior, distances to the neighbours,
-    stand beside the uncertainty.
+    `ood_auroc_*`: positive = unseen, and `auroc_of_kind` the same for each unseen kind alone; `r_auroc_*` and the like:
+    positive = a seen picture whose nearest neighbour is of another kind. Scores that need no posterior, distances to
+    the neighbours, stand beside the uncertainty. With `held`, pictures of seen kinds that were held out of training,
+    also the ECE and Brier score of the probability that the nearest neighbour is right.
     """
     names = np.array([str(label) for label in labels])
     foreign = np.isin(names, list(unseen))
     rows = {"seen": np.flatnonzero(~foreign), "unseen": np.flatnonzero(foreign), "all": np.arange(len(names))}
     found = evaluate(belief[rows["seen"]], names[rows["seen"]].tolist(), ood=belief[rows["unseen"]])
-    said = {metric.name: metric.value for metric in found if metric.name.startswith(("ood_auroc", "r_auroc"))}
+    said = {metric.name: metric.value for metric in found if metric.name.startswith(SAID)}
     variance = belief.uncertainty.double().numpy()
     kinds = {name: np.flatnonzero(names == name) for name in np.unique(names)}
     return {
         "map": {kind: precision(belief[chosen], names[chosen]) for kind, chosen in rows.items()},
         "variance": {kind: _summary(variance[chosen]) for kind, chosen in (rows | kinds).items()},
         "scores": said,
+        "calibration": _calibration(Beliefs(belief[rows["seen"]], names[rows["seen"]]), held),
         "auroc_of_kind": {kind: _auroc(variance, rows["seen"], kinds[kind]) for kind in unseen if kind in kinds},
     }
+
+
+def _calibration(seen: Beliefs, held: Beliefs | None) -> dict[str, float]:
+    """Of points there is none: their doubt is the same for all."""
+    if held is None or not (seen.belief.uncertainty > 0).any():
+        return {}
+    right = seen.right
+    chance = probability_right(seen.belief.uncertainty, held=(held.belief.uncertainty, held.right))
+    return {"ece": metrics.ece(chance, right), "brier": metrics.brier(chance, right)}
 
 
 def _auroc(variance: np.ndarray, seen: np.ndarray, other: np.ndarray) -> float | None:
@@ -116,9 +164,12 @@ def _summary(values: np.ndarray) -> dict[str, float]:
     return {"mean": float(values.mean()), "lower": float(low), "median": float(middle), "upper": float(high)}
 
 
-def trial(embedder: Embedder, shown: ImageSet, *, unseen: Collection[str]) -> dict[str, Any]:
+def trial(
+    embedder: Embedder, shown: ImageSet, *, unseen: Collection[str], held: ImageSet | None = None
+) -> dict[str, Any]:
     """Judge one network on the shown pictures, or a hundred if it has a posterior: a record that can be JSON.
 
+    `held` are pictures of seen kinds that were held out of training; a probability of being right is learned from them.
     `closed_form` is the posterior without draws, each picture on its own. `features` are those that the last layer of
     one network reads: distances that need no posterior and no plane. `cpu_seconds` are those of the prediction.
     """
@@ -130,7 +181,7 @@ def trial(embedder: Embedder, shown: ImageSet, *, unseen: Collection[str]) -> di
         "recipe": embedder.card["recipe"],
         "data": {"train": embedder.card["data"], "shown": shown.name, "pictures": len(shown), "unseen": list(unseen)},
         "cpu_seconds": round(time.process_time() - began, 2),
-        "metrics": judge(belief, shown.labels, unseen=unseen),
+        "metrics": judge(belief, shown.labels, unseen=unseen, held=Beliefs.of(many, held) if held else None),
     }
     if fitted:
         closed = judge(embedder.encode(shown), shown.labels, unseen=unseen)

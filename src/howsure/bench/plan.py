@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from howsure.bench.entries import Entry, read_entries
 from howsure.errors import InputError
 
-__all__ = ["Baseline", "Cell", "Column", "Row", "Settled", "Table", "table_named", "table_names"]
+__all__ = ["Baseline", "Cell", "Column", "Reading", "Row", "Settled", "Table", "table_named", "table_names"]
 
 SHIPPED = Path(__file__).parent / "tables"
 
@@ -35,12 +35,20 @@ class Column(_Plain):
     comparable: bool = True  # False where the published column has other data behind it
 
 
+class Reading(_Plain):
+    """What the runs of another row say under another name: the same models, asked in another way."""
+
+    row: str
+    under: str
+
+
 class Row(_Plain):
     """A method, and what was printed about it, digit by digit; a row that was never published has nothing there."""
 
     words: str
     published: Mapping[str, str] = {}
     note: str = ""
+    reads: Reading | None = None  # a row without runs of its own
 
 
 class Baseline(_Plain):
@@ -84,32 +92,37 @@ class Table(_Plain):
     summary: tuple[str, ...] = ()  # columns for a page that has little room
     notes: tuple[str, ...] = ()
 
+    @property
+    def methods(self) -> list[str]:
+        """The rows that have runs of their own."""
+        return [name for name, row in self.rows.items() if row.reads is None]
+
     def entries(self, *, seed: int, quick: bool = False) -> dict[str, Entry]:
         """How the model of each row is made."""
         found = read_entries(self.recipe, beside=self.file.parent, seed=seed, quick=quick)
-        missing = [name for name in self.rows if name not in found]
+        missing = [name for name in self.methods if name not in found]
         if missing:
             raise InputError(f"recipes {self.recipe}", expected=f"all rows of {self.name}", got=f"no {missing[0]}")
-        return {name: found[name] for name in self.rows}
+        return {name: found[name] for name in self.methods}
 
     def cells(self, methods: Iterable[str] | None = None, seeds: Sequence[int] | None = None) -> list[Cell]:
         """The runs of these rows, or of all, and of those whose models they start from; these come first."""
         seeds = tuple(sorted(set(self.seeds if seeds is None else seeds)))
         entries = self.entries(seed=0)
         wanted: set[str] = set()
-        for name in self.rows if methods is None else methods:
-            self._check_row(name)
+        for name in self.methods if methods is None else methods:
+            self._check_method(name)
             wanted |= {name, *_starts(entries, name)}
         order = sorted(
-            wanted, key=lambda name: (len(_starts(entries, name)), entries[name].joins, [*self.rows].index(name))
+            wanted, key=lambda name: (len(_starts(entries, name)), entries[name].joins, self.methods.index(name))
         )
         made = [(name, [seeds] if entries[name].joins else [(seed,) for seed in seeds]) for name in order]
         return [Cell(name, group) for name, groups in made for group in groups if _enough(entries[name], group)]
 
-    def _check_row(self, name: str) -> None:
-        if name not in self.rows:
+    def _check_method(self, name: str) -> None:
+        if name not in self.methods:
             raise InputError(
-                "method", expected=" or ".join(self.rows), got=repr(name), fix=_meant(name, list(self.rows))
+                "method", expected=" or ".join(self.methods), got=repr(name), fix=_meant(name, self.methods)
             )
 
 
@@ -181,6 +194,7 @@ def _check_names(table: Table) -> None:
     used += [(f"settled.{name}", "rows", settled.row) for name, settled in table.settled.items()]
     used += [(f"baseline {baseline.words}", "rows", baseline.method) for baseline in table.baselines]
     used += [("summary", "columns", column) for column in table.summary]
+    used += [(f"rows.{name}.reads", "methods", row.reads.row) for name, row in table.rows.items() if row.reads]
     for where, what, name in used:
         known = list(getattr(table, what))
         if name not in known:

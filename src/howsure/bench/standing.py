@@ -100,7 +100,16 @@ def read_records(table: Table, folder: Path) -> dict[str, list[Record]]:
             (record for record in records if len(record["seeds"]) == most), key=lambda record: record["seeds"]
         )
         del records[1 if most > 1 else len(records) :]
+    for name, row in table.rows.items():
+        if row.reads:
+            found[name] = [_under(record, f"{row.reads.under}.") for record in found[row.reads.row]]
     return found
+
+
+def _under(record: Record, prefix: str) -> Record:
+    """A record of which only the metrics with that prefix are left, without it."""
+    metrics = {name: value for name, value in record["metrics"].items() if name.startswith(prefix)}
+    return record | {"metrics": {name.removeprefix(prefix): value for name, value in metrics.items()}, "curves": {}}
 
 
 def standing(table: Table, records: Mapping[str, Sequence[Record]]) -> Standing:

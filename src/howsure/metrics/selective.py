@@ -49,9 +49,10 @@ def aurc(uncertainty: ArrayLike, error: ArrayLike) -> float:
 
 
 def augrc(uncertainty: ArrayLike, error: ArrayLike) -> float:
-    """Area under the generalised risk-coverage curve: the share of all items that are answered and wrong; small is good.
+    """Area under the generalised risk-coverage curve; small is good.
 
-    Its mean over thresholds, each item being one, where items of equal uncertainty are half answered:
+    The share of all items that are answered and wrong, its mean over thresholds. Each item is a threshold, and those of
+    equal uncertainty are half answered there:
 
         (1 - R) a (1 - a) + (1 - a)²/2        for accuracy a and R-AUROC R
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from howsure.errors import InputError
 
-__all__ = ["Usual"]
+__all__ = ["Usual", "upper_p"]
 
 FEW = 2**15  # windows that are sooner looked at than chosen from
 
@@ -54,6 +54,16 @@ class Usual:
         count = len(self.gaps)
         narrower = self.gaps.searchsorted(_gap(score, self.scores, self.nearest))
         return (1 + count - narrower) / (count + 1)
+
+
+def upper_p(score: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """p = (1 + how many of the n usual scores are as large) / (n + 1): for scores that only say "strange" upwards.
+
+    >>> upper_p(np.array([0.0, 2.5, 9.0]), usual=np.array([3.0, 1.0, 2.0])).tolist()
+    [1.0, 0.5, 0.25]
+    """
+    shares: np.ndarray = (1 + len(usual) - np.sort(usual).searchsorted(score)) / (len(usual) + 1)
+    return shares
 
 
 def _array(scores: Tensor) -> np.ndarray:

@@ -40,6 +40,8 @@ def join(members: Sequence[Embedder], pictures: Any) -> Embedder:
     # What the members agree on is true of all of them. No matcher: distances are now means over members.
     first.card = {key: value for key, value in first.card.items() if all(m.card.get(key) == value for m in members)}
     told = {"origin": [member.fingerprint for member in members], "matcher": None}
+    if all(member.card.get("link") for member in members):
+        told["links"] = [member.card["link"] for member in members]  # each is about its own member's distances
     joined = first.with_head(head, told, backbone=backbone).eval()
 
     seen = [draw.mean.double() for draw in places(joined.encode(pictures)).by_draw()]

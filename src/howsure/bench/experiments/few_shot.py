@@ -18,6 +18,7 @@ from torch import Tensor
 
 from howsure import metrics
 from howsure.bench.experiments import flat
+from howsure.bench.foreseen import foreseen
 from howsure.bench.work import Work
 from howsure.compare import expected_squared_distance, mutual_likelihood
 from howsure.data import ImageSet
@@ -69,11 +70,11 @@ def run(work: Work) -> dict[str, Any]:
 
 
 def judged(validation: Pool, test: Pool, *, count: int = EPISODES) -> dict[str, float]:
-    """`W-way.S-shot.RULE.accuracy` and `.interval`, half of its 95 % interval over episodes; `.ece` and `.nll` of P.
+    """`W-way.S-shot.RULE.accuracy` and `.interval`, half of its 95 % interval over episodes; `.ece` and the like of P.
 
     `W-way.S-shot.gain.RULE` is by how much a rule is above the plain one, episode by episode, with its interval;
     `W-way.S-shot-poor` has some poor pictures in each support. P is a softmax whose temperature validation episodes
-    gave, by likelihood.
+    gave, by likelihood; `.ece`, `.brier`, `.r_auroc` and others are about "the best class is right", `.nll` is not.
     """
     found: dict[str, Any] = {}
     for way in WAYS:
@@ -139,13 +140,15 @@ def _right(scores: Tensor) -> np.ndarray:
 
 
 def _measured(scores: Tensor, temperature: float) -> dict[str, Any]:
-    probability = (scores.double() / temperature).softmax(-1)
+    sure = (scores.double() / temperature).softmax(-1).amax(-1).numpy().ravel()
     right = _right(scores)
     return {
         "accuracy": right.mean(),
         "interval": _mean_and_interval(right.mean((1, 2)))["interval"],
-        "ece": metrics.ece(probability.amax(-1).numpy().ravel(), right.ravel(), bins=15),
+        "ece": metrics.ece(sure, right.ravel(), bins=15),
+        "brier": metrics.brier(sure, right.ravel()),
         "nll": _nll(scores, temperature),
+        **foreseen(-sure, right.ravel().astype(bool)),
     }
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from howsure.bench.experiments import flat
 from howsure.bench.mlp import UNSEEN, posterior, some, trained, trial
 from howsure.bench.work import Work
+from howsure.recipe import Recipe
+from howsure.train.validation import validation_split
 
 __all__ = ["run"]
 
@@ -19,5 +21,7 @@ def run(work: Work) -> dict[str, Any]:
         embedder = trained(images, work.entry_of(row, work.seed).recipe, out=out, tell=work.heard).embedder
     if entry.posterior:
         embedder = posterior(embedder, images, structure=entry.structure or "last-full")  # type: ignore[arg-type]
-    found = trial(embedder, shown, unseen=UNSEEN)
+    recipe = Recipe.of(embedder.card["recipe"])
+    _, held = validation_split(images, share=recipe.validation_share, seed=recipe.seed)
+    found = trial(embedder, shown, unseen=UNSEEN, held=some(images.subset(held)))
     return found | {"metrics": flat(found["metrics"])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from howsure.bench.experiments import flat
-from howsure.bench.n_digit import SEVERITIES, judge_all
+from howsure.bench.n_digit import SEVERITIES, judge_all, matchers_of
 from howsure.bench.work import Work
 
 __all__ = ["run"]
@@ -22,4 +22,4 @@ def run(work: Work) -> dict[str, Any]:
         name: judge_all(embedder, split, digits=digits, severities=FEW if work.quick else severities)
         for name, (split, severities) in SPLITS.items()
     }
-    return {"metrics": flat(judged), "link": embedder.card["link"]}
+    return {"metrics": flat(judged), "links": [matcher.to_json() for matcher in matchers_of(embedder)]}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from torch import Tensor
 from howsure import metrics
 from howsure.bench.evaluation import neighbours
 from howsure.bench.experiments import flat
+from howsure.bench.foreseen import FORESEEN, foreseen
 from howsure.bench.lam import ANCHORS, Seen, see, told
-from howsure.bench.metric import defined
 from howsure.bench.work import Work
 from howsure.data import CORRUPTIONS, ImageSet
 from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set
@@ -58,10 +57,10 @@ def swept(
 ) -> dict[str, Any]:
     """Metrics `KIND.NAME.SEVERITY`; the kind `all` is the mean over kinds, severity 0 is clean.
 
-    Names: `recall_at_1`; `SCORE.r_auroc`, does the score foresee these errors?; `SCORE.auroc`, does it tell corrupted
-    pictures from clean ones?; `SCORE.rank`, its mean place among all pictures of the kind, clean to worst, from 0 to 1.
-    `severity` holds the means over kinds, clean to worst. Scores: the ambiguity, the novelty where a belief keeps it,
-    and the `free` ones by name, some of which cost more than all the rest.
+    Names: `recall_at_1`; `SCORE.r_auroc` and the like, does the score foresee these errors?; `SCORE.auroc`, does it
+    tell corrupted pictures from clean ones?; `SCORE.rank`, its mean place among all pictures of the kind, clean to
+    worst, from 0 to 1. `severity` holds the means over kinds, clean to worst. Scores: the ambiguity, the novelty where
+    a belief keeps it, and the `free` ones by name, some of which cost more than all the rest.
     """
     clean = see(embedder, test)
     scores = {name: score for name, score in told(embedder, anchors).items() if name == AMBIGUITY or name in free}
@@ -100,10 +99,9 @@ def _lines(steps: Sequence[Step]) -> dict[str, Line]:
     for name, usual in steps[0].doubts.items():
         told_here = [step.doubts[name] for step in steps]
         lines[f"{name}.rank"] = _ranks(np.stack(told_here)).mean(1).tolist()
-        lines[f"{name}.r_auroc"] = [
-            defined("", partial(metrics.r_auroc, doubt, step.right), "").value
-            for doubt, step in zip(told_here, steps, strict=True)
-        ]
+        answers = [foreseen(doubt, step.right) for doubt, step in zip(told_here, steps, strict=True)]
+        for what in FORESEEN:
+            lines[f"{name}.{what}"] = [answer.get(what) for answer in answers]
         corrupted = np.arange(2 * len(usual)) >= len(usual)
         apart = [metrics.auroc(corrupted, np.concatenate([usual, doubt])) for doubt in told_here[1:]]
         lines[f"{name}.auroc"] = [None, *apart]

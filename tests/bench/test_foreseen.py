@@ -1,0 +1,49 @@
+"""What doubts say about wrong answers, the same in every table."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from howsure.bench.foreseen import FORESEEN, foreseen, probability_right
+from howsure.metrics import augrc, aurc, kendall_over_bins, r_auroc
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def test_it_is_what_the_metrics_say() -> None:
+    rng = np.random.default_rng(0)
+    doubt = rng.random(400)
+    right = rng.random(400) > doubt / 2
+    found = foreseen(doubt, right)
+    assert tuple(found) == FORESEEN
+    assert found["aurc"] == aurc(doubt, ~right)
+    assert found["augrc"] == augrc(doubt, ~right)
+    assert found["r_auroc"] == r_auroc(doubt, right)
+    assert found["kendall"] == kendall_over_bins(doubt, right, bins=20)
+
+
+def test_what_is_not_defined_is_left_out() -> None:
+    assert foreseen(np.arange(4.0), np.ones(4, bool)) == {"aurc": 0, "augrc": 0}
+
+
+def test_the_probability_of_being_right_is_that_of_held_out_answers() -> None:
+    rng = np.random.default_rng(0)
+    doubt = rng.lognormal(size=20_000)
+    right = rng.random(20_000) < 1 / (1 + doubt**2)  # the logistic of -2 log doubt
+    found = probability_right([0.0, 0.5, 1.0, 2.0], held=(doubt, right))
+    assert found == pytest.approx([1.0, 0.8, 0.5, 0.2], abs=0.02)
+
+
+@pytest.mark.parametrize("table", ["fashion-mnist", "cifar10", "cub", "lfw"])
+def test_the_records_agree_with_themselves(table: str) -> None:
+    """AUGRC is a matter of recall and R-AUROC alone, whatever is answered."""
+    files = sorted((RESULTS / table).glob("*.json"))
+    assert files
+    for file in files:
+        said = json.loads(file.read_text(encoding="utf-8"))["metrics"]
+        a = said["recall_at_1"]
+        for name in (name.removesuffix(".r_auroc") for name in said if name.endswith(".r_auroc")):
+            expected = (1 - said[f"{name}.r_auroc"]) * a * (1 - a) + (1 - a) ** 2 / 2
+            assert said[f"{name}.augrc"] == pytest.approx(expected, abs=1e-9), file.name

@@ -25,9 +25,12 @@ def test_a_table_is_run_and_printed_and_then_only_read(
     assert points["seeds"] == 1
     assert points["published"] == "0.50 ± 0.01"
     assert points["verdict"] in ("beaten", "reached", "not reached")
-    again = run(*words)
+    again = run(*words, "--resume")  # as without it
     assert "made" not in again.err
     assert f"{points['mean']:.3f}" in again.out
+    anew = run(*words, "--fresh", "--json")
+    assert "point-seed-0 made" in anew.err
+    assert anew.json["rows"][0]["values"]["first"]["mean"] == points["mean"]  # the same seed, the same digits
 
 
 def test_records_become_pages(run: Run, tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def run(
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Only these seeds.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few pictures, one epoch, two seeds; kept apart.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Make these runs again from nothing.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh/--resume", help="Make these runs again from nothing, or go on where they stopped.")
+    ] = False,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; one a processor unless told.", min=1)] = None,
     results: Results = RESULTS,
     as_json: Json = False,

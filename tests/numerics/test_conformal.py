@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from howsure.errors import InputError
-from howsure.numerics.conformal import Usual
+from howsure.numerics.conformal import Usual, upper_p
 
 
 def counted(score: float, usual: np.ndarray) -> float:
@@ -52,3 +52,11 @@ def test_too_few_usual_scores_are_refused(few: int) -> None:
 
 def test_two_are_enough_to_say_something() -> None:
     assert Usual.of(torch.tensor([0.0, 1.0])).p(torch.tensor([0.5, 9.0])).tolist() == pytest.approx([1.0, 1 / 3])
+
+
+def test_one_sided_p_counts_what_is_as_large() -> None:
+    rng = np.random.default_rng(0)
+    usual, scores = rng.integers(0, 9, 50).astype(float), rng.integers(-2, 12, 40).astype(float)
+    counted = [(1 + (usual >= score).sum()) / 51 for score in scores]
+    assert upper_p(scores, usual) == pytest.approx(counted)
+    assert (np.diff(upper_p(np.sort(scores), usual)) <= 0).all()  # large is strange

@@ -155,41 +155,43 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
     together with the distance to the 50th neighbour in the features, say who is a stranger.
     """
     recipe, embedder = contender.recipe, contender.embedder
-    rows, held_rows = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
-    parts = {"test": sets.test, "unfamiliar": sets.unfamiliar, "held": sets.training.subset(held_rows)}
-    labels = {part: _codes(images, sets.training) for part, images in parts.items() if part != "unfamiliar"}
-    beliefs = {part: encoded(embedder, images) for part, images in parts.items()}
-    said = {part: contender.says(belief) for part, (belief, _) in beliefs.items()}
-    metrics: dict[str, Any] = judged(said["test"], labels["test"], held=(said["held"], labels["held"]))
-    metrics |= noticed(-said["test"].log_odds, -said["unfamiliar"].log_odds)
-    seen = {part: Seen(*beliefs[part], np.array(images.labels, dtype=str)) for part, images in parts.items()}
+    rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
     some = sets.training.subset(rows[:SOME])
-    anchors = Seen(*encoded(embedder, some), np.array(some.labels, dtype=str))
+    test, unfamiliar, known, anchors = (
+        _seen(embedder, images) for images in (sets.test, sets.unfamiliar, sets.training.subset(held), some)
+    )
+    labels, known_labels = (_codes(seen.labels, sets.training) for seen in (test, known))
+    said, strange, usual = (contender.says(seen.belief) for seen in (test, unfamiliar, known))
+    answers = judged(said, labels, held=(usual, known_labels))
+    found: dict[str, Any] = answers | noticed(-said.log_odds, -strange.log_odds)
     free = told(embedder, anchors)
     if contender.name == SOFTMAX:
-        right = said["test"].rows == labels["test"]
         for name, score in free.items():
-            test, unfamiliar = (score(seen[part]).double().numpy() for part in ("test", "unfamiliar"))
-            metrics[name] = foresees(test, right) | noticed(test, unfamiliar)
-        return metrics
-    metrics["accuracy_linear"] = _linear_accuracy(
+            ours, theirs = (score(seen).double().numpy() for seen in (test, unfamiliar))
+            found[name] = foresees(ours, said.rows == labels) | noticed(ours, theirs)
+        return found
+    found["accuracy_linear"] = _linear_accuracy(
         F.normalize(anchors.belief.mean, dim=-1),
-        torch.from_numpy(_codes(some, sets.training)),
-        F.normalize(beliefs["test"][0].mean, dim=-1),
-        labels["test"],
+        torch.from_numpy(_codes(anchors.labels, sets.training)),
+        F.normalize(test.belief.mean, dim=-1),
+        labels,
     )
     if contender.name == "centroids-ce":
-        own = {part: Said.of_softmax(_classified(contender, features)) for part, (_, features) in beliefs.items()}
-        answers = judged(own["test"], labels["test"], held=(own["held"], labels["held"]))
-        metrics["softmax"] = answers | noticed(-own["test"].log_odds, -own["unfamiliar"].log_odds)
-        alone = {part: free["knn50_features"](one).double().numpy() for part, one in seen.items()}
-        strange = {
-            part: -np.log(upper_p(-said[part].log_odds, -said["held"].log_odds))
-            - np.log(upper_p(alone[part], alone["held"]))
-            for part in ("test", "unfamiliar")
-        }
-        metrics["both"] = answers | noticed(strange["test"], strange["unfamiliar"])
-    return metrics
+        classes, elsewhere, held_out = (_classified(contender, seen) for seen in (test, unfamiliar, known))
+        answers = judged(classes, labels, held=(held_out, known_labels))
+        found["softmax"] = answers | noticed(-classes.log_odds, -elsewhere.log_odds)
+        lonely = [free["knn50_features"](seen).double().numpy() for seen in (test, unfamiliar, known)]
+        doubts = [-one.log_odds for one in (said, strange, usual)]
+        both = [
+            -np.log(upper_p(doubt, doubts[-1])) - np.log(upper_p(alone, lonely[-1]))
+            for doubt, alone in zip(doubts, lonely, strict=True)
+        ]
+        found["both"] = answers | noticed(both[0], both[1])
+    return found
+
+
+def _seen(embedder: Embedder, images: ImageSet) -> Seen:
+    return Seen(*encoded(embedder, images), np.array(images.labels, dtype=str))
 
 
 def encoded(embedder: Embedder, images: ImageSet) -> tuple[Embedding, Tensor]:
@@ -202,15 +204,15 @@ def encoded(embedder: Embedder, images: ImageSet) -> tuple[Embedding, Tensor]:
         hook.remove()
 
 
-def _codes(images: ImageSet, training: ImageSet) -> np.ndarray:
+def _codes(labels: np.ndarray, training: ImageSet) -> np.ndarray:
     """Labels as the training numbers them."""
-    return np.searchsorted(np.array(sorted(training.classes)), np.array([str(label) for label in images.labels]))
+    return np.searchsorted(np.array(sorted(training.classes)), labels)
 
 
-def _classified(contender: Contender, features: Tensor) -> Tensor:
-    classifier = contender.loss.get_submodule("classifier")
+def _classified(contender: Contender, seen: Seen) -> Said:
+    """What the classifier of one with both says."""
     with torch.no_grad():
-        return classifier(features)
+        return Said.of_softmax(contender.loss.get_submodule("classifier")(seen.features))
 
 
 def _linear_accuracy(places: Tensor, labels: Tensor, test: Tensor, test_labels: np.ndarray) -> float:

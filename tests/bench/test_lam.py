@@ -123,3 +123,22 @@ def test_networks_that_are_many_are_judged_like_one(embedder: Embedder, sets: Se
     heights = found.curves["roc"]["ambiguity"]
     assert np.mean(heights) == pytest.approx(found.metrics["ambiguity.auroc"], abs=0.02)
     assert sum(found.curves["reliability"]["count"]) == len(sets.test)
+
+
+def test_of_networks_with_posteriors_the_doubts_of_each_are_judged_too(embedder: Embedder, sets: Sets) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3, seed=1)
+        other = fit_laplace(train(sets.training, recipe).embedder, sets.training)
+    joined = ensemble.join([embedder, other], sets.training)
+    joined.card["recipe"] = embedder.card["recipe"]
+    seen = see(joined, sets.test)
+    one, two = seen.belief.by_draw()
+    assert torch.allclose(seen.variances["members"], (one.variance + two.variance) / 2)
+    assert (seen.variances["ambiguity"] >= seen.variances["members"]).all()  # which is without what they disagree about
+    found = judged(joined, sets)
+    assert found.metrics["members.ausc"] == pytest.approx(1 - found.metrics["members.aurc"])
+    assert {"members.ausc_lam", "members.ece", "members.brier", "members.r_auroc", "ambiguity.r_auroc"} <= set(
+        found.metrics
+    )
+    assert set(found.curves["risk"]) >= {"members", "ambiguity"}

@@ -36,7 +36,8 @@ ANCHORS = 5_000  # training pictures that baselines look at
 FAR = 50
 COMPONENTS = 128
 DRAWS = 100
-DRAWN = ("novelty", "ambiguity", "top1_distance", "knn50_features")  # scores of which curves are kept
+AMBIGUITY = "ambiguity"
+DRAWN = ("novelty", AMBIGUITY, "members", "top1_distance", "knn50_features")  # scores of which curves are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,19 @@ class Seen:
     def place(self) -> Embedding:
         """Where the pictures are, without any doubt about it."""
         return places(self.belief)
+
+    @property
+    def variances(self) -> dict[str, Tensor]:
+        """(N, D) by name: `ambiguity`, of the whole belief, and where several networks each have a posterior `members`.
+
+        That is the mean of theirs. Each knows its doubts in full; what such networks disagree about is mostly how their
+        axes lie, and hides them.
+        """
+        draws = self.belief.by_draw()
+        found = {AMBIGUITY: self.belief.variance}
+        if len(draws) > 1 and draws[0].novelty is not None:
+            found["members"] = torch.stack([draw.variance for draw in draws]).mean(0)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +137,11 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         curves["roc"]["novelty"] = roc_points(ours, theirs)
     if (test.belief.uncertainty > 0).any():
         found |= _by_beliefs(test, told_scores)
-        probability = _probability(test, known)
-        found |= _selective(test, probability, near.positions[:, 0], right)
-        curves["reliability"] = reliability_points(probability, right)
+        for name, variance in test.variances.items():
+            probability = _probability(variance, known, name)
+            selected = _selective(variance, probability, near.positions[:, 0], right)
+            found |= selected if name == AMBIGUITY else {f"{name}.{what}": value for what, value in selected.items()}
+            curves["reliability"] = reliability_points(probability, right)
     found |= _votes(embedder, sets.test, test, seed=seed)
     return Judged(found, curves)
 
@@ -134,7 +150,7 @@ def told(embedder: Embedder, anchors: Seen) -> dict[str, Callable[[Seen], Tensor
     """Scores, large = doubtful: the model's own, and those for which nothing but the network is needed."""
     own: dict[str, Callable[[Seen], Tensor]] = {}
     if (anchors.belief.uncertainty > 0).any():
-        own["ambiguity"] = lambda seen: seen.belief.uncertainty
+        own |= {name: partial(_total, name=name) for name in anchors.variances}
         own["std_sum"] = lambda seen: seen.belief.variance.sqrt().sum(-1)
     if isinstance(head := embedder.head, LastLayerLaplace):
         own["variance"] = lambda seen: head.raw_variance(seen.features).log()
@@ -145,6 +161,10 @@ def told(embedder: Embedder, anchors: Seen) -> dict[str, Callable[[Seen], Tensor
         "feature_norm": lambda seen: -seen.features.norm(dim=1),
         "mahalanobis": _mahalanobis(anchors),
     }
+
+
+def _total(seen: Seen, *, name: str) -> Tensor:
+    return seen.variances[name].sum(-1)
 
 
 def _directions(seen: Seen) -> Tensor:
@@ -198,18 +218,18 @@ def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
     }
 
 
-def _probability(test: Seen, known: Seen) -> np.ndarray:
-    """P(the nearest neighbour is right), by the ambiguity, fitted on held-out training pictures."""
+def _probability(variance: Tensor, known: Seen, name: str) -> np.ndarray:
+    """P(the nearest neighbour is right), by the variance of that name, fitted on held-out training pictures."""
     near = neighbours(known.place, known.place, leave_one_out=True, depth=1)
     usual = known.labels[near.positions[:, 0]] == known.labels
-    return probability_right(test.belief.uncertainty, held=(known.belief.uncertainty, usual))
+    return probability_right(variance.sum(-1), held=(known.variances[name].sum(-1), usual))
 
 
-def _selective(test: Seen, probability: np.ndarray, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:
+def _selective(variance: Tensor, probability: np.ndarray, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:
     """AUSC by both conventions, and how honest the probability is that the nearest neighbour is right."""
-    deviation = test.belief.variance.sqrt().mean(-1).numpy()
+    deviation = variance.sqrt().mean(-1).numpy()
     return {
-        "ausc": 1 - metrics.aurc(test.belief.uncertainty, ~right),
+        "ausc": 1 - metrics.aurc(variance.sum(-1), ~right),
         "ausc_lam": metrics.lam_ausc(deviation + deviation[nearest], right),
         "ece": metrics.ece(probability, right, bins=15),
         "brier": metrics.brier(probability, right),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,8 +18,56 @@ from howsure.metrics import Reliability
 
 __all__ = ["curve_figures", "dots_figure"]
 
-OWN = ("novelty", "ambiguity")
-FREE = {"roc": "knn50_features", "risk": "top1_distance"}
+
+@dataclass(frozen=True)
+class Curve:
+    """A kind of curve: which heights of a record it draws, and what they mean."""
+
+    name: str
+    kept: str  # the key of its heights among the curves of a record
+    free: str  # the free score that stands beside the methods
+    across: str
+    up: str
+    words: str
+    good: str
+    mirrored: bool = False  # accuracy over what is left out, in place of error over what is answered
+
+    def height(self, records: Sequence[Record], score: str) -> np.ndarray:
+        """The mean over seeds."""
+        heights: np.ndarray = np.mean([record["curves"][self.kept][score] for record in records], axis=0)
+        return 1 - heights[::-1] if self.mirrored else heights
+
+
+CURVES = (
+    Curve(
+        "roc",
+        kept="roc",
+        free="knn50_features",
+        across="known pictures taken for unfamiliar",
+        up="unfamiliar pictures found",
+        words="Unfamiliar pictures found",
+        good="high",
+    ),
+    Curve(
+        "risk",
+        kept="risk",
+        free="top1_distance",
+        across="coverage: share of queries answered",
+        up="error among answers",
+        words="Error among the surest answers",
+        good="low",
+    ),
+    Curve(
+        "sparsification",
+        kept="risk",
+        free="top1_distance",
+        across="share of queries left out, the most doubtful first",
+        up="accuracy of the rest",
+        words="Sparsification: accuracy without the most doubtful",
+        good="high",
+        mirrored=True,
+    ),
+)
 
 
 def dots_figure(found: Standing, name: str) -> Html:
@@ -43,43 +92,36 @@ def dots_figure(found: Standing, name: str) -> Html:
 
 def curve_figures(found: Standing) -> list[Html]:
     """Curves of every method that keeps them, means over seeds; those of a free score stand beside them."""
-    drawn = [
-        _lines(found, "roc", "known pictures taken for unfamiliar", "unfamiliar pictures found"),
-        _lines(found, "risk", "coverage: share of queries answered", "error among answers"),
-        *_reliability(found),
-        *severity_figures(found),
-    ]
+    drawn = [*(_lines(found, curve) for curve in CURVES), *_reliability(found), *severity_figures(found)]
     return [figure for figure in drawn if figure]
 
 
-def _lines(found: Standing, kind: str, across: str, up: str) -> Html | None:
+def _lines(found: Standing, curve: Curve) -> Html | None:
     """One line a method, by its own score, and that of the free score of the points."""
     heights: dict[str, np.ndarray] = {}
     for name, row in found.table.rows.items():
         records = found.records.get(name, ())
-        score = next((one for one in OWN if _keeps(records, kind, one)), None)
+        score = next((one for one in found.table.scores if _keeps(records, curve.kept, one)), None)
         if score:
-            heights[row.words] = _mean(records, kind, score)
+            heights[row.words] = curve.height(records, score)
     for free in found.table.baselines:
         records = found.records.get(free.method, ())
-        if free.score == FREE[kind] and _keeps(records, kind, free.score):
-            heights[f"free: {free.words}"] = _mean(records, kind, free.score)
+        if free.score == curve.free and _keeps(records, curve.kept, free.score):
+            heights[f"free: {free.words}"] = curve.height(records, free.score)
     if not heights:
         return None
-    figure, axes = canvas(across, up)
+    figure, axes = canvas(curve.across, curve.up)
     for place, (words, height) in enumerate(heights.items()):
         colour, dash = SERIES[place % len(SERIES)], DASHES[place // len(SERIES) % len(DASHES)]
         axes.plot(GRID, height, dash, color=colour, linewidth=1.5, label=f"{words}: {height.mean():.3f}")
-    axes.set(xlim=(0, 1.01), ylim=(0, 1.02 if kind == "roc" else None))
+    axes.set(xlim=(0, 1.01), ylim=(None if curve.mirrored else 0, 1.02 if curve.good == "high" else None))
     figure.set_size_inches(5, 4.8)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, labelcolor=INK, fontsize=8)
-    what = {"roc": "Unfamiliar pictures found", "risk": "Error among the surest answers"}[kind]
     told = "; ".join(f"{words} {height.mean():.3f}" for words, height in heights.items())
-    good = "high" if kind == "roc" else "low"
     return report.figure(
-        svg(figure, name=f"{kind}-curves"),
-        alt=f"{what}, mean height of each curve: {told}",
-        caption=f"{what}, means over seeds; {good} is good. The number is the mean height of the curve.",
+        svg(figure, name=f"{curve.name}-curves"),
+        alt=f"{curve.words}, mean height of each curve: {told}",
+        caption=f"{curve.words}, means over seeds; {curve.good} is good. The number is the mean height of the curve.",
     )
 
 
@@ -106,10 +148,6 @@ def _sure(record: Record) -> bool:
 
 def _keeps(records: Sequence[Record], kind: str, score: str) -> bool:
     return bool(records) and all(score in record.get("curves", {}).get(kind, {}) for record in records)
-
-
-def _mean(records: Sequence[Record], kind: str, score: str) -> np.ndarray:
-    return np.mean([record["curves"][kind][score] for record in records], axis=0)
 
 
 def _has(value: Value) -> bool:

@@ -60,7 +60,9 @@ def test_a_row_may_read_the_runs_of_another(tmp_path: Path) -> None:
     assert "other" not in {cell.method for cell in table.cells()}
     said = {"recall_at_1": 0.98, "other.recall_at_1": 0.4, "other.novelty.auroc": 0.9}
     write_result(tmp_path / "results", "laplace", (0,), said, curves={"roc": {}})
-    other = stand(table, tmp_path / "results").lines[3]
+    found = stand(table, tmp_path / "results")
+    assert {name: len(kept) for name, kept in found.runs().items()} == {"point": 0, "laplace": 1, "ensemble": 0}
+    other = found.lines[3]
     assert other.words == "Laplace, asked in another way"
     assert (other.values["first"].mean, other.values["auroc"].mean, other.values["brier"].mean) == (0.4, 0.9, None)
     with pytest.raises(InputError, match="method: expected point or laplace or ensemble"):

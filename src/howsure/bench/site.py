@@ -64,7 +64,7 @@ def _index(found: Sequence[Standing]) -> str:
     columns = [Column("table"), Column("runs"), *(Column(verdict, "published numbers") for verdict in VERDICTS)]
     rows = []
     for one in found:
-        runs = sum(map(len, one.records.values()))
+        runs = sum(map(len, one.runs().values()))
         link = Html(f'<a href="{one.table.name}.html">{report.html(one.table.title)}</a>') if runs else one.table.title
         counts = [one.count(verdict) if runs else "-" for verdict in VERDICTS]  # type: ignore[arg-type]
         rows.append([link, runs or "not run", *counts])
@@ -121,7 +121,7 @@ def _cell(value: Value) -> object:
 
 
 def _made(found: Standing) -> Html:
-    records: list[Record] = [record for kept in found.records.values() for record in kept]
+    records: list[Record] = [record for kept in found.runs().values() for record in kept]
     commits = {str(record.get("commit")) for record in records}
     versions = {f"{name} {version}" for record in records for name, version in record["versions"].items()}
     spent = sum(record.get("seconds", {}).get("cpu", 0.0) for record in records)

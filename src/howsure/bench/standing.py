@@ -61,6 +61,10 @@ class Standing:
     settled: Mapping[str, str]
     records: Mapping[str, Sequence[Record]] = field(repr=False)
 
+    def runs(self) -> dict[str, Sequence[Record]]:
+        """The records of the rows that have runs of their own."""
+        return {name: self.records.get(name, ()) for name in self.table.methods}
+
     def published_columns(self) -> list[str]:
         """Columns in which something was printed."""
         return [name for name in self.table.columns if any(name in row.published for row in self.table.rows.values())]

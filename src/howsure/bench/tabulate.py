@@ -55,7 +55,7 @@ def notes(found: Standing) -> list[str]:
     said = list(found.table.notes)
     said += [f"{line.words}: {line.note}" for line in found.lines if line.note]
     said += [f"The condition {name} is {condition}." for name, condition in found.settled.items()]
-    runs = [f"{row.words} {len(found.records.get(name, ()))}" for name, row in found.table.rows.items()]
+    runs = [f"{found.table.rows[name].words} {len(kept)}" for name, kept in found.runs().items()]
     return [*said, f"Runs: {', '.join(runs)}."]
 
 

@@ -30,7 +30,11 @@ def severity_figures(found: Standing) -> list[Html]:
 
 
 def _figure(found: Standing, name: str, up: str, what: str) -> Html | None:
-    rows = [(row.words, found.records.get(method, ()), name) for method, row in found.table.rows.items()]
+    rows = [
+        (row.words, records, _own(records, name, found.table.scores))
+        for method, row in found.table.rows.items()
+        if (records := found.records.get(method, ()))
+    ]
     if name.startswith(OWN):
         rows += [
             (f"free: {free.words}", found.records.get(free.method, ()), name.replace(OWN, free.score, 1))
@@ -52,6 +56,12 @@ def _figure(found: Standing, name: str, up: str, what: str) -> Html | None:
         alt=f"{what}, from severity 1 to 5: {told}",
         caption=f"{what}; means over corruptions and over seeds, from slight to severe.",
     )
+
+
+def _own(records: Sequence[Record], name: str, scores: Sequence[str]) -> str:
+    """The same number of the first of these scores that the records keep."""
+    names = [name.replace(OWN, score, 1) for score in scores]
+    return next((one for one in names if _keeps(records, one)), name)
 
 
 def _keeps(records: Sequence[Record], name: str) -> bool:

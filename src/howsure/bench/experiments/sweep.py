@@ -28,7 +28,6 @@ from howsure.train.validation import validation_split
 __all__ = ["Step", "run", "swept"]
 
 QUERIES = 2_000
-AMBIGUITY = "ambiguity"
 KINDS = tuple(CORRUPTIONS)
 FEW = ("noise", "occlusion")  # kinds of a quick run
 
@@ -60,10 +59,10 @@ def swept(
     Names: `recall_at_1`; `SCORE.r_auroc` and the like, does the score foresee these errors?; `SCORE.auroc`, does it
     tell corrupted pictures from clean ones?; `SCORE.rank`, its mean place among all pictures of the kind, clean to
     worst, from 0 to 1. `severity` holds the means over kinds, clean to worst. Scores: the ambiguity, the novelty where
-    a belief keeps it, and the `free` ones by name, some of which cost more than all the rest.
+    a belief keeps it, what `members` say, and the `free` ones by name, some of which cost more than all the rest.
     """
     clean = see(embedder, test)
-    scores = {name: score for name, score in told(embedder, anchors).items() if name == AMBIGUITY or name in free}
+    scores = {name: score for name, score in told(embedder, anchors).items() if name in {*anchors.variances, *free}}
     untouched = Step.of(clean, clean, scores)
     found: dict[str, Line] = {}
     for kind in kinds:

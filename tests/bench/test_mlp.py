@@ -6,7 +6,7 @@ import torch
 
 from howsure import Draws, Gaussian, Point
 from howsure.bench.centroids import encoded
-from howsure.bench.mlp import DEPTHS, DRAWS, judge, posterior, precision, some, trained, trial
+from howsure.bench.mlp import DEPTHS, DRAWS, Beliefs, judge, posterior, precision, some, trained, trial
 from howsure.bench.mlp_figure import unseen_figure
 from howsure.bench.outlines import map_plane, outlines
 from howsure.data import ImageSet, load
@@ -74,6 +74,27 @@ def test_judge_tells_the_seen_from_the_unseen() -> None:
     assert points["map"]["seen"]["hits"]["1"] > points["map"]["all"]["hits"]["1"]
     assert points["variance"]["all"]["mean"] == 0
     assert points["auroc_of_kind"] == {"c": None, "d": None}
+
+
+def test_doubts_become_probabilities_by_pictures_that_were_held_out() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.array(["a", "b", "c"] * 200)
+    noise = rng.uniform(0.05, 2.0, (600, 1))
+    centres = {"a": (0.0, 0.0), "b": (3.0, 0.0), "c": (0.0, 3.0)}
+    places = np.array([centres[label] for label in labels]) + noise * rng.normal(size=(600, 2))
+    belief = Gaussian(torch.from_numpy(places), torch.from_numpy(noise))
+    shown, held = np.arange(600) < 300, np.arange(600) >= 300
+    kept = held & (labels != "c")
+    known = Beliefs(belief[np.flatnonzero(kept)], labels[kept])
+    some_of = belief[np.flatnonzero(shown)]
+    told = judge(some_of, labels[shown].tolist(), unseen=("c",), held=known)
+    right = told["map"]["seen"]["min_rk"]["1"]
+    assert told["calibration"]["brier"] < right * (1 - right)  # better than the share of right answers
+    assert told["calibration"]["ece"] < 0.1
+    assert told["scores"]["r_auroc_uncertainty"] > 0.6
+    assert told["scores"]["augrc_uncertainty"] < (1 - right) / 2  # what a doubt that knows nothing has
+    points = judge(Point(some_of.mean), labels[shown].tolist(), unseen=("c",), held=known)
+    assert points["calibration"] == {} == judge(some_of, labels[shown].tolist(), unseen=("c",))["calibration"]
 
 
 def test_the_shown_pictures_are_always_the_same() -> None:

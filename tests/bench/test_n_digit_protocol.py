@@ -95,6 +95,10 @@ def test_members_answer_in_their_own_geometry() -> None:
     links = [MATCHER, Matcher(scale=MATCHER.scale / 3, offset=MATCHER.offset, base_rate=0.5)]
     two = Draws(Gaussian(torch.stack([places, places @ turn], 1), torch.stack([scale, 3 * scale], 1)))
     alone, together = judge(one, one, codes, [MATCHER], seed=0), judge(two, two, codes, links, seed=0)
+    same = judge(Draws(Gaussian(places[:, None], scale[:, None])), one, codes, [MATCHER], seed=0)
+    assert same.verification_ap == pytest.approx(alone.verification_ap)
+    twice = Draws(Gaussian(torch.stack([places] * 2, 1), torch.stack([scale] * 2, 1)))
+    assert judge(twice, twice, codes, [MATCHER], seed=0).knn_accuracy == alone.knn_accuracy  # one link for all draws
     for name in ("verification_ap", "verification_brier", "knn_accuracy", "kendall_knn", "self_mismatch"):
         assert getattr(together, name) == pytest.approx(getattr(alone, name), abs=1e-6)
     assert together.doubt == pytest.approx(alone.doubt, abs=1e-6)

@@ -137,8 +137,9 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         curves["roc"]["novelty"] = roc_points(ours, theirs)
     if (test.belief.uncertainty > 0).any():
         found |= _by_beliefs(test, told_scores)
+        known_right = _answered_right(known)
         for name, variance in test.variances.items():
-            probability = _probability(variance, known, name)
+            probability = probability_right(variance.sum(-1), held=(_total(known, name=name), known_right))
             selected = _selective(variance, probability, near.positions[:, 0], right)
             found |= selected if name == AMBIGUITY else {f"{name}.{what}": value for what, value in selected.items()}
             curves["reliability"] = reliability_points(probability, right)
@@ -218,11 +219,11 @@ def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
     }
 
 
-def _probability(variance: Tensor, known: Seen, name: str) -> np.ndarray:
-    """P(the nearest neighbour is right), by the variance of that name, fitted on held-out training pictures."""
+def _answered_right(known: Seen) -> np.ndarray:
+    """Whether the nearest neighbour is right, of held-out training pictures among themselves."""
     near = neighbours(known.place, known.place, leave_one_out=True, depth=1)
-    usual = known.labels[near.positions[:, 0]] == known.labels
-    return probability_right(variance.sum(-1), held=(known.variances[name].sum(-1), usual))
+    right: np.ndarray = known.labels[near.positions[:, 0]] == known.labels
+    return right
 
 
 def _selective(variance: Tensor, probability: np.ndarray, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:

@@ -184,8 +184,11 @@ def _matching(matchers: Sequence[Matcher], query: Embedding, gallery: Embedding)
 
 def _over_draws(value: Callable[..., Tensor], matchers: Sequence[Matcher], *beliefs: Embedding) -> Tensor:
     """The mean over draws, each under its own matcher: what one network calls near is its own affair."""
-    draws = zip(matchers, *(belief.by_draw() for belief in beliefs), strict=True)
-    return torch.stack([value(matcher, *parts) for matcher, *parts in draws]).mean(0)
+    parts = [belief.by_draw() for belief in beliefs]
+    links = [*matchers] * len(parts[0]) if len(matchers) == 1 else matchers  # draws of one network share its link
+    return torch.stack([value(link, *draws) for link, draws in zip(links, zip(*parts, strict=True), strict=True)]).mean(
+        0
+    )
 
 
 def _encoded(embedder: Embedder, images: ImageSet) -> Embedding:

@@ -12,7 +12,7 @@ from howsure.bench.experiments import few_shot
 from howsure.bench.experiments.few_shot import Pool, episodes, judged
 from howsure.bench.plan import Cell, table_named
 from howsure.bench.work import Work
-from howsure.embeddings import Embedding, Gaussian, Point
+from howsure.embeddings import Draws, Embedding, Gaussian, Point
 from howsure.errors import InputError
 
 CLASSES, EACH = 25, 12
@@ -63,6 +63,25 @@ def test_the_plain_rule_is_that_of_the_nearest_centroid() -> None:
         rule = NearestCentroid().fit(mean[episode.support.ravel()], np.repeat(np.arange(5), 5))
         right.append(np.mean(rule.predict(mean[episode.query.ravel()]) == np.repeat(np.arange(5), 7)))
     assert judged(known, known, count=20)["5-way.5-shot.plain.accuracy"] == pytest.approx(np.mean(right))
+
+
+def test_members_vote_with_log_likelihoods_under_one_doubt() -> None:
+    members = [belief(np.full(len(CODES), spread), seed=seed) for seed, spread in enumerate((0.2, 0.3, 0.4))]
+    joined = Draws.stack([Point(member.mean) for member in members])
+    episode = next(episodes(CODES, 5, 2, count=1, seed=0))
+    got = few_shot._fit(Pool(joined, CODES, joined), episode, poor=False)
+    variance = joined.uncertainty.numpy() / 6
+    row, of = 1, 3
+    a, b = episode.support[of]
+    query = episode.query[row, 2]
+    fused = 1 / (1 / variance[a] + 1 / variance[b])
+    logs, squares = [], []
+    for mean in (member.mean.numpy() for member in members):
+        centre = fused * (mean[a] / variance[a] + mean[b] / variance[b])
+        logs.append(multivariate_normal(centre, fused + variance[query]).logpdf(mean[query]))
+        squares.append(((mean[query] - centre) ** 2).sum())
+    assert got["likelihood"][row, 2, of].item() == pytest.approx(np.mean(logs))
+    assert got["weighted"][row, 2, of].item() == pytest.approx(-np.mean(squares))
 
 
 def test_the_likelihood_is_that_of_the_product() -> None:

@@ -2,13 +2,15 @@
 
 An episode draws some classes, a few pictures of each as its support, and others of the same classes as queries. Every
 model meets the same episodes. Rules: `plain`, the nearest mean of the support; `weighted`, the nearest mean weighted by
-confidence; `likelihood`, the likeliest belief, that of the query and the product of the support's.
+confidence; `likelihood`, the likeliest belief, that of the query and the product of the support's. Members of an
+ensemble vote with their log-likelihoods: the mean of likelihoods would be that of the luckiest member.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,11 @@ from howsure import metrics
 from howsure.bench.experiments import flat
 from howsure.bench.foreseen import foreseen
 from howsure.bench.work import Work
-from howsure.compare import expected_squared_distance, mutual_likelihood
+from howsure.compare import expected_squared_distance, mean_over_draws, mutual_likelihood_of_draws
 from howsure.data import ImageSet
 from howsure.data.corrupted import corrupted_set, corruption_named
 from howsure.embedder import Embedder
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, places, pooled
 from howsure.errors import InputError
 from howsure.tasks.prototypes import prototypes
 
@@ -130,7 +132,8 @@ def _fit(pool: Pool, episode: Episode, *, poor: bool) -> Mapping[str, Tensor]:
         means["weighted"] = places(fused)
     scores = {rule: -expected_squared_distance(where, places(mean)) for rule, mean in means.items()}
     if doubtful:
-        scores["likelihood"] = mutual_likelihood(query, fused)
+        one_draw = partial(mutual_likelihood_of_draws, paired=False)
+        scores["likelihood"] = mean_over_draws(one_draw, pooled(query), fused, paired=False)
     return {rule: score.view(way, -1, way) for rule, score in scores.items()}
 
 

@@ -97,6 +97,32 @@ def test_doubts_become_probabilities_by_pictures_that_were_held_out() -> None:
     assert points["calibration"] == {} == judge(some_of, labels[shown].tolist(), unseen=("c",))["calibration"]
 
 
+def test_draws_vote_on_what_the_nearest_is() -> None:
+    near_a = [[0.0, 0.0], [0.1, 0.0], [5.0, 0.0], [5.1, 0.0], [0.2, 0.0]]
+    near_b = [*near_a[:4], [4.9, 0.0]]
+    belief = Draws.stack([Point(torch.tensor(places)) for places in (near_a, near_a, near_a, near_b)])
+    told = Beliefs(belief, np.array(["a", "a", "b", "b", "b"]))
+    assert told.right.tolist() == [True, True, True, True, False]  # the last lies with a in three of four
+    assert told.votes[-1].tolist() == ["a", "a", "a", "b"]
+    assert told.doubts["votes"][-1] == pytest.approx(1.5 / 5)
+    assert told.doubts["votes"][0] == pytest.approx(0.5 / 5)
+    assert told.doubts["outvoted"][-1] == pytest.approx(2 / 4)
+
+
+def test_votes_foresee_wrong_answers_and_give_the_probabilities() -> None:
+    belief, labels = draws_and_labels(items=160, draws=25, seed=1)
+    kept = ~np.isin(labels, ["d"])
+    known = Beliefs(belief[np.flatnonzero(kept)], labels[kept])
+    told = judge(belief, labels.tolist(), unseen=("d",), held=known)
+    assert told["right"]["nearest"] == told["map"]["seen"]["min_rk"]["1"]
+    assert told["scores"]["r_auroc_votes"] > told["scores"]["r_auroc_uncertainty"]
+    assert told["calibration"]["brier"] < told["right"]["nearest"] * (1 - told["right"]["nearest"])
+    alone = judge(belief.by_draw()[0], labels.tolist(), unseen=("d",))
+    assert alone["right"]["votes"] == alone["right"]["nearest"]
+    assert "r_auroc_votes" not in alone["scores"]
+    assert "r_auroc_outvoted" in alone["scores"]
+
+
 def test_the_shown_pictures_are_always_the_same() -> None:
     images = load("digits:test")
     chosen = some(images, 30)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from howsure import metrics
 from howsure.bench.centroids import encoded
 from howsure.bench.evaluation import evaluate, neighbours
-from howsure.bench.foreseen import probability_right
+from howsure.bench.foreseen import foreseen, probability_right
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
@@ -45,6 +46,7 @@ UNSEEN = ("Sneaker", "Bag", "Ankle boot")  # classes 7, 8 and 9 of Fashion-MNIST
 SHOWN = 1_500
 DEPTHS = (1, 3, 5, 7)
 DRAWS = 100
+ASKED = 10  # neighbours that may outvote the nearest
 SAID = ("ood_auroc", "r_auroc", "aurc", "augrc", "kendall_accuracy")  # of all that an evaluation says
 
 
@@ -110,12 +112,36 @@ class Beliefs:
         """One pass over pictures."""
         return cls(embedder.encode(images), np.array([str(label) for label in images.labels]))
 
+    @cached_property
+    def near(self) -> np.ndarray:
+        """(N, 10) kinds of the nearest other pictures; the first is the answer."""
+        return self._kinds(self.belief, ASKED)
+
+    @cached_property
+    def votes(self) -> np.ndarray:
+        """(N, S) kinds of the nearest other picture, draw by draw."""
+        return np.concatenate([self._kinds(draw, 1) for draw in self.belief.by_draw()], 1)
+
+    def _kinds(self, belief: Embedding, depth: int) -> np.ndarray:
+        return self.labels[neighbours(belief, belief, leave_one_out=True, depth=depth).positions]
+
     @property
     def right(self) -> np.ndarray:
         """Whether the nearest other picture is of the same kind."""
-        near = neighbours(self.belief, self.belief, leave_one_out=True, depth=1)
-        right: np.ndarray = self.labels[near.positions[:, 0]] == self.labels
+        right: np.ndarray = self.near[:, 0] == self.labels
         return right
+
+    @property
+    def doubts(self) -> dict[str, np.ndarray]:
+        """Why an answer may be wrong: other kinds among the neighbours, and draws that answer otherwise.
+
+        Half a draw more on either side: a hundred that agree leave a little doubt.
+        """
+        told = {"outvoted": (self.near != self.near[:, :1]).mean(1)}
+        draws = self.votes.shape[1]
+        if draws > 1:
+            told["votes"] = ((self.votes != self.near[:, :1]).sum(1) + 0.5) / (draws + 1)
+        return told
 
 
 def judge(
@@ -125,21 +151,29 @@ def judge(
 
     `ood_auroc_*`: positive = unseen, and `auroc_of_kind` the same for each unseen kind alone; `r_auroc_*` and the like:
     positive = a seen picture whose nearest neighbour is of another kind. Scores that need no posterior, distances to
-    the neighbours, stand beside the uncertainty. With `held`, pictures of seen kinds that were held out of training,
-    also the ECE and Brier score of the probability that the nearest neighbour is right.
+    the neighbours and what these are, stand beside the uncertainty and the votes of draws. With `held`, pictures of
+    seen kinds that were held out of training, also the ECE and Brier score of the probability that the nearest
+    neighbour is right: by the votes, or of a belief without draws by its uncertainty.
     """
     names = np.array([str(label) for label in labels])
     foreign = np.isin(names, list(unseen))
     rows = {"seen": np.flatnonzero(~foreign), "unseen": np.flatnonzero(foreign), "all": np.arange(len(names))}
-    found = evaluate(belief[rows["seen"]], names[rows["seen"]].tolist(), ood=belief[rows["unseen"]])
+    seen = Beliefs(belief[rows["seen"]], names[rows["seen"]])
+    found = evaluate(seen.belief, seen.labels.tolist(), ood=belief[rows["unseen"]])
     said = {metric.name: metric.value for metric in found if metric.name.startswith(SAID)}
+    for name, doubt in seen.doubts.items():
+        said |= {f"{measure}_{name}": value for measure, value in foreseen(doubt, seen.right).items()}
     variance = belief.uncertainty.double().numpy()
     kinds = {name: np.flatnonzero(names == name) for name in np.unique(names)}
     return {
         "map": {kind: precision(belief[chosen], names[chosen]) for kind, chosen in rows.items()},
+        "right": {
+            "nearest": float(seen.right.mean()),
+            "votes": float((metrics.majority(seen.votes) == seen.labels).mean()),
+        },
         "variance": {kind: _summary(variance[chosen]) for kind, chosen in (rows | kinds).items()},
         "scores": said,
-        "calibration": _calibration(Beliefs(belief[rows["seen"]], names[rows["seen"]]), held),
+        "calibration": _calibration(seen, held),
         "auroc_of_kind": {kind: _auroc(variance, rows["seen"], kinds[kind]) for kind in unseen if kind in kinds},
     }
 
@@ -148,9 +182,9 @@ def _calibration(seen: Beliefs, held: Beliefs | None) -> dict[str, float]:
     """Of points there is none: their doubt is the same for all."""
     if held is None or not (seen.belief.uncertainty > 0).any():
         return {}
-    right = seen.right
-    chance = probability_right(seen.belief.uncertainty, held=(held.belief.uncertainty, held.right))
-    return {"ece": metrics.ece(chance, right), "brier": metrics.brier(chance, right)}
+    doubt, known = (one.doubts.get("votes", one.belief.uncertainty) for one in (seen, held))
+    chance = probability_right(doubt, held=(known, held.right))
+    return {"ece": metrics.ece(chance, seen.right), "brier": metrics.brier(chance, seen.right)}
 
 
 def _auroc(variance: np.ndarray, seen: np.ndarray, other: np.ndarray) -> float | None:

@@ -8,11 +8,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from howsure import data
-from howsure.bench.lam import FAR, Seen, judge, judged, see, told
+from howsure.bench.lam import FAR, Seen, _panel, judge, judged, see, told
 from howsure.bench.sets import Sets
 from howsure.data import ArrayImages
 from howsure.embedder import Embedder
-from howsure.embeddings import Point
+from howsure.embeddings import Draws, NovelGaussian, Point
 from howsure.posteriors import dropout, ensemble
 from howsure.recipe import recipe_for
 from howsure.train import train
@@ -141,4 +141,23 @@ def test_of_networks_with_posteriors_the_doubts_of_each_are_judged_too(embedder:
     assert {"members.ausc_lam", "members.ece", "members.brier", "members.r_auroc", "ambiguity.r_auroc"} <= set(
         found.metrics
     )
-    assert set(found.curves["risk"]) >= {"members", "ambiguity"}
+    assert set(found.curves["risk"]) >= {"members", "ambiguity", "panel"}
+    assert found.metrics["panel.ausc"] == pytest.approx(1 - found.metrics["panel.aurc"])
+    assert found.metrics["panel.r_auroc"] > 0.5
+    assert {"panel.ece", "panel.brier", "outvoted.augrc"} <= set(found.metrics)
+
+
+def test_networks_that_answer_otherwise_outweigh_any_doubt() -> None:
+    places = [[0.0], [0.1], [5.0], [5.1], [0.2]]
+    moved = [*places[:4], [4.9]]
+    labels = np.array(["a", "a", "b", "b", "b"])
+    scale = torch.tensor([[0.9], [0.1], [0.2], [0.3], [0.4]])
+    belief = Draws.stack([NovelGaussian(torch.tensor(m), scale, torch.zeros(5)) for m in (places, places, moved)])
+    seen = Seen(belief, torch.zeros(5, 1), labels)
+    answers = np.array(["a", "a", "b", "b", "a"])
+    doubt, probability = _panel(seen, answers, seen, answers)
+    assert np.floor(doubt).tolist() == [0, 0, 0, 0, 1]  # the third network finds b next to the last picture
+    assert doubt[:4].argsort().tolist() == [1, 2, 3, 0]  # the rest is the order of their own doubts
+    assert probability.argmin() == 4
+    points = Seen(Draws.stack([Point(draw.mean) for draw in belief.by_draw()]), seen.features, labels)
+    assert np.floor(_panel(points, answers, points, answers)[0]).tolist() == [0, 0, 0, 0, 1]

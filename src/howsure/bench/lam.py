@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -24,6 +25,7 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, places
 from howsure.heads import PosteriorHead
 from howsure.heads.last_layer import LastLayerLaplace
+from howsure.heads.members import MemberHeads
 from howsure.numerics.conformal import Usual
 from howsure.posteriors import laplace
 from howsure.posteriors.fitting import pixel_batches
@@ -36,6 +38,7 @@ ANCHORS = 5_000  # training pictures that baselines look at
 FAR = 50
 COMPONENTS = 128
 DRAWS = 100
+ASKED = 10  # neighbours that may outvote the nearest
 AMBIGUITY = "ambiguity"
 DRAWN = ("novelty", AMBIGUITY, "members", "top1_distance", "knn50_features")  # scores of which curves are kept
 
@@ -106,6 +109,8 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
     `SCORE.two_sided.auroc`: the same of the conformal p-value of the score among held-out training pictures.
     `SCORE.r_auroc`: does the score say that the nearest neighbour of a test picture, leave-one-out by places, is wrong?
     `beliefs.*`: retrieval by whole beliefs, as an index does it, and `SCORE.r_auroc_beliefs` for its errors.
+    `outvoted.*`: how many of ten neighbours are of another kind than the nearest. `panel.*`, of an ensemble: how many
+    networks answer otherwise; where as many do, the larger doubt decides.
     """
     recipe = Recipe.of(embedder.card["recipe"])
     rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
@@ -115,9 +120,11 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         see(embedder, images) for images in (sets.test, sets.training.subset(held), sets.unfamiliar)
     )
     near = neighbours(test.place, test.place, leave_one_out=True)
-    relevant = test.labels[near.positions] == test.labels[:, None]
+    kinds = test.labels[near.positions]
+    relevant = kinds == test.labels[:, None]
     right = relevant[:, 0]
     found = _retrieval(relevant, test.labels)
+    found |= _foreseen("outvoted", (kinds[:, :ASKED] != kinds[:, :1]).mean(1), right)
     found["base_rate"] = len(foreign.labels) / (len(foreign.labels) + len(test.labels))
     curves: Curves = {"roc": {}, "risk": {}}
     told_scores = {}
@@ -127,7 +134,7 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         found |= _detection(name, ours, theirs)
         held_out = Usual.of(usual)
         found |= _detection(f"{name}.two_sided", -held_out.p(ours), -held_out.p(theirs))
-        found |= {f"{name}.{what}": value for what, value in foreseen(ours, right).items()}
+        found |= _foreseen(name, ours, right)
         if name in DRAWN:
             curves["roc"][name] = roc_points(ours, theirs)
             curves["risk"][name] = risk_points(ours, ~right)
@@ -137,11 +144,18 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         curves["roc"]["novelty"] = roc_points(ours, theirs)
     if (test.belief.uncertainty > 0).any():
         found |= _by_beliefs(test, told_scores)
-        known_right = _answered_right(known)
+        known_answer = _answers(known)
+        known_right = known_answer == known.labels
         for name, variance in test.variances.items():
             probability = probability_right(variance.sum(-1), held=(_total(known, name=name), known_right))
             selected = _selective(variance, probability, near.positions[:, 0], right)
             found |= selected if name == AMBIGUITY else {f"{name}.{what}": value for what, value in selected.items()}
+            curves["reliability"] = reliability_points(probability, right)
+        if isinstance(embedder.head, MemberHeads):
+            panel, probability = _panel(test, kinds[:, 0], known, known_answer)
+            found |= _foreseen("panel", panel, right)
+            found |= {f"panel.{what}": value for what, value in _honest(panel, probability, right).items()}
+            curves["risk"]["panel"] = risk_points(panel, ~right)
             curves["reliability"] = reliability_points(probability, right)
     found |= _votes(embedder, sets.test, test, seed=seed)
     return Judged(found, curves)
@@ -219,22 +233,48 @@ def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
     }
 
 
-def _answered_right(known: Seen) -> np.ndarray:
-    """Whether the nearest neighbour is right, of held-out training pictures among themselves."""
+def _foreseen(name: str, doubt: ArrayLike, right: np.ndarray) -> dict[str, float]:
+    return {f"{name}.{what}": value for what, value in foreseen(doubt, right).items()}
+
+
+def _answers(known: Seen) -> np.ndarray:
+    """What the nearest neighbour is, of held-out training pictures among themselves."""
     near = neighbours(known.place, known.place, leave_one_out=True, depth=1)
-    right: np.ndarray = known.labels[near.positions[:, 0]] == known.labels
-    return right
+    answers: np.ndarray = known.labels[near.positions[:, 0]]
+    return answers
 
 
 def _selective(variance: Tensor, probability: np.ndarray, nearest: np.ndarray, right: np.ndarray) -> dict[str, float]:
     """AUSC by both conventions, and how honest the probability is that the nearest neighbour is right."""
     deviation = variance.sqrt().mean(-1).numpy()
+    lam = {"ausc_lam": metrics.lam_ausc(deviation + deviation[nearest], right)}
+    return _honest(variance.sum(-1), probability, right) | lam
+
+
+def _honest(doubt: ArrayLike, probability: np.ndarray, right: np.ndarray) -> dict[str, float]:
     return {
-        "ausc": 1 - metrics.aurc(variance.sum(-1), ~right),
-        "ausc_lam": metrics.lam_ausc(deviation + deviation[nearest], right),
+        "ausc": 1 - metrics.aurc(doubt, ~right),
         "ece": metrics.ece(probability, right, bins=15),
         "brier": metrics.brier(probability, right),
     }
+
+
+def _panel(test: Seen, answers: np.ndarray, known: Seen, known_answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many networks answer otherwise than all together, and the probability of being right that comes of it.
+
+    Where as many do, doubts decide: the mean of the members', or what they disagree about if they have none. Added is
+    their place among those of held-out pictures, which is below 1.
+    """
+    name = list(test.variances)[-1]
+    usual = np.sort(_total(known, name=name).double().numpy())
+
+    def outvoted(seen: Seen, answers: np.ndarray) -> np.ndarray:
+        place = (usual.searchsorted(_total(seen, name=name).double().numpy()) + 0.5) / (len(usual) + 1)
+        doubt: np.ndarray = (_kinds_by_draw(seen.belief, seen.labels) != answers[:, None]).sum(1) + place
+        return doubt
+
+    ours, theirs = outvoted(test, answers), outvoted(known, known_answers)
+    return ours, probability_right(ours, held=(theirs, known_answers == known.labels))
 
 
 def _votes(embedder: Embedder, images: ImageSet, test: Seen, *, seed: int) -> dict[str, float]:
@@ -245,17 +285,23 @@ def _votes(embedder: Embedder, images: ImageSet, test: Seen, *, seed: int) -> di
     drawn = test.belief
     if isinstance(embedder.head, LastLayerLaplace):
         drawn = see(laplace.drawn(embedder, DRAWS, seed=seed), images).belief
-    draws = drawn.by_draw()
-    if len(draws) == 1:
+    draws = len(drawn.by_draw())
+    if draws == 1:
         return {}
     codes = np.unique(test.labels, return_inverse=True)[1]
     count = np.zeros((len(codes), codes.max() + 1))
-    for draw in draws:
-        found = np.concatenate([_nearest(draw.place, start) for start in range(0, len(draw), 1_000)])
-        count[np.arange(len(codes)), codes[found]] += 1
-    share, right = count.max(1) / len(draws), count.argmax(1) == codes
+    for voted in _kinds_by_draw(drawn, codes).T:
+        count[np.arange(len(codes)), voted] += 1
+    share, right = count.max(1) / draws, count.argmax(1) == codes
     votes = {"votes.recall_at_1": float(right.mean()), "votes.ece": metrics.ece(share, right, bins=10)}
     return votes | ({"votes.ece_lam": metrics.lam_ece(share, right)} if (share < 1).any() else {})
+
+
+def _kinds_by_draw(belief: Embedding, kinds: np.ndarray) -> np.ndarray:
+    """(N, S): what the nearest other picture is to each network."""
+    draws = [draw.place for draw in belief.by_draw()]
+    found = [np.concatenate([_nearest(place, start) for start in range(0, len(place), 1_000)]) for place in draws]
+    return kinds[np.stack(found, 1)]
 
 
 def _nearest(place: Tensor, start: int) -> np.ndarray:

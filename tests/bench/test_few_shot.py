@@ -65,23 +65,14 @@ def test_the_plain_rule_is_that_of_the_nearest_centroid() -> None:
     assert judged(known, known, count=20)["5-way.5-shot.plain.accuracy"] == pytest.approx(np.mean(right))
 
 
-def test_members_vote_with_log_likelihoods_under_one_doubt() -> None:
+def test_members_vote_with_distances_and_log_likelihoods() -> None:
     members = [belief(np.full(len(CODES), spread), seed=seed) for seed, spread in enumerate((0.2, 0.3, 0.4))]
-    joined = Draws.stack([Point(member.mean) for member in members])
-    episode = next(episodes(CODES, 5, 2, count=1, seed=0))
-    got = few_shot._fit(Pool(joined, CODES, joined), episode, poor=False)
-    variance = joined.uncertainty.numpy() / 6
-    row, of = 1, 3
-    a, b = episode.support[of]
-    query = episode.query[row, 2]
-    fused = 1 / (1 / variance[a] + 1 / variance[b])
-    logs, squares = [], []
-    for mean in (member.mean.numpy() for member in members):
-        centre = fused * (mean[a] / variance[a] + mean[b] / variance[b])
-        logs.append(multivariate_normal(centre, fused + variance[query]).logpdf(mean[query]))
-        squares.append(((mean[query] - centre) ** 2).sum())
-    assert got["likelihood"][row, 2, of].item() == pytest.approx(np.mean(logs))
-    assert got["weighted"][row, 2, of].item() == pytest.approx(-np.mean(squares))
+    joined = Draws.stack(members)
+    episode = next(episodes(CODES, 5, 3, count=1, seed=0))
+    together = few_shot._fit(Pool(joined, CODES, joined), episode, poor=False)
+    alone = [few_shot._fit(Pool(member, CODES, member), episode, poor=False) for member in members]
+    for rule, score in together.items():
+        assert torch.allclose(score, torch.stack([one[rule] for one in alone]).mean(0))
 
 
 def test_the_likelihood_is_that_of_the_product() -> None:

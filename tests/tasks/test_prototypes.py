@@ -51,20 +51,11 @@ def test_the_surer_picture_pulls_more() -> None:
     assert float(prototypes(support, [0, 0]).uncertainty) < float(support.uncertainty.min())
 
 
-def test_draws_are_fused_draw_by_draw_with_the_doubt_of_all_together() -> None:
+def test_draws_are_fused_draw_by_draw() -> None:
     first, second = beliefs(0), beliefs(1)
-    both = Draws.stack([first, second])
-    whole = (both.uncertainty / 3).sqrt()[:, None]
-    for got, alone in zip(prototypes(both, GROUPS).by_draw(), (first, second), strict=True):
-        assert torch.allclose(got.mean, prototypes(Gaussian(alone.mean, whole), GROUPS).mean)
-
-
-def test_a_picture_that_members_disagree_about_counts_little() -> None:
-    agreed, torn = torch.tensor([[0.0], [0.1]]), torch.tensor([[2.0], [4.0]])
-    members = Draws.stack([Point(torch.stack(pair)) for pair in zip(agreed, torn, strict=True)])
-    weighted, plain = (prototypes(members, [0, 0], weighted=weighted).mean.item() for weighted in (True, False))
-    assert plain == pytest.approx((0.05 + 3) / 2)
-    assert weighted == pytest.approx((400 * 0.05 + 3) / 401)  # variances .05² and 1
+    both = prototypes(Draws.stack([first, second]), GROUPS).by_draw()
+    for got, alone in zip(both, (first, second), strict=True):
+        assert torch.equal(got.mean, prototypes(alone, GROUPS).mean)
 
 
 @pytest.mark.parametrize("groups", [[0, 1], [0, 0, 0, 2, 2, 2, 2], [0.0] * 7, [-1, 0, 0, 0, 0, 0, 0]])

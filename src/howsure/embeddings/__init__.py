@@ -8,7 +8,6 @@ from howsure.embeddings.mixture import GaussianMixture
 from howsure.embeddings.novelty import NovelGaussian
 from howsure.embeddings.places import places
 from howsure.embeddings.point import Point
-from howsure.embeddings.pooled import pooled
 from howsure.embeddings.von_mises_fisher import VonMisesFisher
 
 __all__ = [
@@ -22,6 +21,5 @@ __all__ = [
     "cat",
     "fused",
     "places",
-    "pooled",
     "restore",
 ]

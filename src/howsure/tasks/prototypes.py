@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from howsure.embeddings import Draws, Embedding, Gaussian, pooled
+from howsure.embeddings import Draws, Embedding, Gaussian
 from howsure.errors import InputError
 
 __all__ = ["prototypes"]
@@ -22,8 +22,7 @@ def prototypes(support: Embedding, groups: ArrayLike, *, weighted: bool = True) 
 
         mean = Σ mean_i / v_i · v,    v = 1 / Σ 1/v_i,    v_i the variance of item i, in each dimension
 
-    Unweighted it is their mean, with the variance that the mean then has: Σ v_i / n². Where there are several draws,
-    v_i is that of all together (`pooled`): a picture about which the members of an ensemble disagree counts little.
+    Unweighted it is their mean, with the variance that the mean then has: Σ v_i / n².
 
     >>> firm_and_vague = Gaussian(torch.tensor([[0.0], [4.0]]), torch.tensor([[1.0], [3.0**0.5]]))
     >>> prototypes(firm_and_vague, [0, 0]).mean, prototypes(firm_and_vague, [0, 0], weighted=False).mean
@@ -35,7 +34,7 @@ def prototypes(support: Embedding, groups: ArrayLike, *, weighted: bool = True) 
     if not len(codes) or codes.min() < 0 or not np.bincount(codes).all():
         raise InputError("groups", expected="every number from 0 to the largest", got="one is missing or below 0")
     rows = torch.from_numpy(codes.astype(np.int64)).to(support.device)
-    fused = [_fused(draw, rows, weighted=weighted) for draw in pooled(support).by_draw()]
+    fused = [_fused(draw, rows, weighted=weighted) for draw in support.by_draw()]
     return fused[0] if len(fused) == 1 else Draws.stack(fused)
 
 

@@ -26,7 +26,7 @@ from howsure.compare import expected_squared_distance, mean_over_draws, mutual_l
 from howsure.data import ImageSet
 from howsure.data.corrupted import corrupted_set, corruption_named
 from howsure.embedder import Embedder
-from howsure.embeddings import Embedding, places, pooled
+from howsure.embeddings import Embedding, places
 from howsure.errors import InputError
 from howsure.tasks.prototypes import prototypes
 
@@ -133,7 +133,7 @@ def _fit(pool: Pool, episode: Episode, *, poor: bool) -> Mapping[str, Tensor]:
     scores = {rule: -expected_squared_distance(where, places(mean)) for rule, mean in means.items()}
     if doubtful:
         one_draw = partial(mutual_likelihood_of_draws, paired=False)
-        scores["likelihood"] = mean_over_draws(one_draw, pooled(query), fused, paired=False)
+        scores["likelihood"] = mean_over_draws(one_draw, query, fused, paired=False)
     return {rule: score.view(way, -1, way) for rule, score in scores.items()}
 
 

@@ -147,17 +147,19 @@ def test_of_networks_with_posteriors_the_doubts_of_each_are_judged_too(embedder:
     assert {"panel.ece", "panel.brier", "outvoted.augrc"} <= set(found.metrics)
 
 
-def test_networks_that_answer_otherwise_outweigh_any_doubt() -> None:
-    places = [[0.0], [0.1], [5.0], [5.1], [0.2]]
-    moved = [*places[:4], [4.9]]
-    labels = np.array(["a", "a", "b", "b", "b"])
-    scale = torch.tensor([[0.9], [0.1], [0.2], [0.3], [0.4]])
-    belief = Draws.stack([NovelGaussian(torch.tensor(m), scale, torch.zeros(5)) for m in (places, places, moved)])
-    seen = Seen(belief, torch.zeros(5, 1), labels)
-    answers = np.array(["a", "a", "b", "b", "a"])
+def test_neighbours_that_networks_find_outweigh_any_doubt() -> None:
+    """Eleven of a on the left, eleven of b on the right, and one b that only the third network puts there."""
+    labels = np.array(["a"] * 11 + ["b"] * 12)
+    left, right = torch.linspace(0, 1, 11), torch.linspace(9, 10, 11)
+    networks = [torch.cat([left, right, torch.tensor([last])])[:, None] for last in (0.55, 0.55, 9.55)]
+    scale = torch.linspace(0.5, 0.1, 23)[:, None]
+    belief = Draws.stack([NovelGaussian(places, scale, torch.zeros(23)) for places in networks])
+    seen = Seen(belief, torch.zeros(23, 1), labels)
+    answers = np.array(["a"] * 11 + ["b"] * 11 + ["a"])
     doubt, probability = _panel(seen, answers, seen, answers)
-    assert np.floor(doubt).tolist() == [0, 0, 0, 0, 1]  # the third network finds b next to the last picture
-    assert doubt[:4].argsort().tolist() == [1, 2, 3, 0]  # the rest is the order of their own doubts
-    assert probability.argmin() == 4
+    others = np.floor(doubt).astype(int)
+    assert others.tolist() == [2] * 11 + [0] * 11 + [10]  # of thirty; the stray one lies among a in two networks
+    assert (np.diff(doubt[:11]) < 0).all()  # the rest is the order of their own doubts
+    assert probability.argmin() == 22
     points = Seen(Draws.stack([Point(draw.mean) for draw in belief.by_draw()]), seen.features, labels)
-    assert np.floor(_panel(points, answers, points, answers)[0]).tolist() == [0, 0, 0, 0, 1]
+    assert (np.floor(_panel(points, answers, points, answers)[0]) == others).all()

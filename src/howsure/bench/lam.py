@@ -38,7 +38,7 @@ ANCHORS = 5_000  # training pictures that baselines look at
 FAR = 50
 COMPONENTS = 128
 DRAWS = 100
-ASKED = 10  # neighbours that may outvote the nearest
+ASKED = 10  # neighbours that vote
 AMBIGUITY = "ambiguity"
 DRAWN = ("novelty", AMBIGUITY, "members", "top1_distance", "knn50_features")  # scores of which curves are kept
 
@@ -110,7 +110,7 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
     `SCORE.r_auroc`: does the score say that the nearest neighbour of a test picture, leave-one-out by places, is wrong?
     `beliefs.*`: retrieval by whole beliefs, as an index does it, and `SCORE.r_auroc_beliefs` for its errors.
     `outvoted.*`: how many of ten neighbours are of another kind than the nearest. `panel.*`, of an ensemble: how many
-    networks answer otherwise; where as many do, the larger doubt decides.
+    of the ten neighbours that each network finds are; where as many are, the larger doubt decides.
     """
     recipe = Recipe.of(embedder.card["recipe"])
     rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
@@ -260,9 +260,9 @@ def _honest(doubt: ArrayLike, probability: np.ndarray, right: np.ndarray) -> dic
 
 
 def _panel(test: Seen, answers: np.ndarray, known: Seen, known_answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many networks answer otherwise than all together, and the probability of being right that comes of it.
+    """How many neighbours of single networks are of another kind than the answer of all, and the P(right) it makes.
 
-    Where as many do, doubts decide: the mean of the members', or what they disagree about if they have none. Added is
+    Where as many are, doubts decide: the mean of the members', or what they disagree about if they have none. Added is
     their place among those of held-out pictures, which is below 1.
     """
     name = list(test.variances)[-1]
@@ -270,7 +270,8 @@ def _panel(test: Seen, answers: np.ndarray, known: Seen, known_answers: np.ndarr
 
     def outvoted(seen: Seen, answers: np.ndarray) -> np.ndarray:
         place = (usual.searchsorted(_total(seen, name=name).double().numpy()) + 0.5) / (len(usual) + 1)
-        doubt: np.ndarray = (_kinds_by_draw(seen.belief, seen.labels) != answers[:, None]).sum(1) + place
+        voted = _kinds_by_draw(seen.belief, seen.labels, depth=ASKED)
+        doubt: np.ndarray = (voted != answers[:, None, None]).sum((1, 2)) + place
         return doubt
 
     ours, theirs = outvoted(test, answers), outvoted(known, known_answers)
@@ -290,24 +291,27 @@ def _votes(embedder: Embedder, images: ImageSet, test: Seen, *, seed: int) -> di
         return {}
     codes = np.unique(test.labels, return_inverse=True)[1]
     count = np.zeros((len(codes), codes.max() + 1))
-    for voted in _kinds_by_draw(drawn, codes).T:
+    for voted in _kinds_by_draw(drawn, codes, depth=1)[:, :, 0].T:
         count[np.arange(len(codes)), voted] += 1
     share, right = count.max(1) / draws, count.argmax(1) == codes
     votes = {"votes.recall_at_1": float(right.mean()), "votes.ece": metrics.ece(share, right, bins=10)}
     return votes | ({"votes.ece_lam": metrics.lam_ece(share, right)} if (share < 1).any() else {})
 
 
-def _kinds_by_draw(belief: Embedding, kinds: np.ndarray) -> np.ndarray:
-    """(N, S): what the nearest other picture is to each network."""
-    draws = [draw.place for draw in belief.by_draw()]
-    found = [np.concatenate([_nearest(place, start) for start in range(0, len(place), 1_000)]) for place in draws]
+def _kinds_by_draw(belief: Embedding, kinds: np.ndarray, *, depth: int) -> np.ndarray:
+    """(N, S, depth): what the nearest other pictures are to each network."""
+    depth = min(depth, len(belief) - 1)
+    found = []
+    for place in (draw.place for draw in belief.by_draw()):
+        parts = [_nearest(place, start, depth) for start in range(0, len(place), 1_000)]
+        found.append(np.concatenate(parts))
     return kinds[np.stack(found, 1)]
 
 
-def _nearest(place: Tensor, start: int) -> np.ndarray:
-    """The nearest other row of each of a thousand rows."""
+def _nearest(place: Tensor, start: int, depth: int) -> np.ndarray:
+    """The nearest other rows of each of a thousand rows."""
     part = place[start : start + 1_000]
     similarity = part @ place.T - place.square().sum(1) / 2  # largest where the distance is least
     similarity[torch.arange(len(part)), torch.arange(start, start + len(part))] = -torch.inf
-    row: np.ndarray = similarity.argmax(1).numpy()
-    return row
+    rows: np.ndarray = similarity.topk(depth, dim=1).indices.numpy()
+    return rows

@@ -20,7 +20,7 @@ from howsure.numerics.link import fit_link
 
 __all__ = ["Matcher", "expected_match_probability", "match_probability", "self_mismatch"]
 
-BLOCK = 2_000_000  # quadrature nodes at a time
+BLOCK = 500_000  # quadrature nodes at a time: few enough to stay in the cache
 STEEP = 5.0  # nodes for each unit of scale times standard deviation
 LEVELS = 3  # how often their number may double
 

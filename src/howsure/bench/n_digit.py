@@ -28,6 +28,7 @@ SEVERITIES = ((14, 28), (10, 28), (7, 28), (3, 28), (0, 28), (0, 25), (0, 22), (
 PAIRS = 10_000
 PROBES = 1_000
 CANDIDATES = 60
+AT_A_TIME = 32  # queries beside the whole gallery: few enough to stay in the cache
 NEIGHBOURS = 5
 OTHER_NEIGHBOURS = (1, 3, 10)  # the published number is not known
 BINS = 20
@@ -154,8 +155,8 @@ def nearest(query: Embedding, gallery: Embedding, matchers: Sequence[Matcher], *
     """
     found = []
     count = min(CANDIDATES, len(gallery) - 1)
-    for start in range(0, len(query), 128):
-        part, mine = query[start : start + 128], own[start : start + 128]
+    for start in range(0, len(query), AT_A_TIME):
+        part, mine = query[start : start + AT_A_TIME], own[start : start + AT_A_TIME]
         rough = _over_draws(_roughly, matchers, part, gallery)
         rough[torch.arange(len(part)), torch.from_numpy(mine)] = -torch.inf
         candidates = rough.topk(count).indices  # (q, count)

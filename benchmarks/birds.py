@@ -30,12 +30,12 @@ from torch.nn import functional as F
 
 from howsure import data, metrics
 from howsure.backbones import build_backbone, remembering, start_backbone
-from howsure.bench.evaluation import Neighbours, neighbours
 from howsure.bench.record import write_record
 from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.decide import lead
 from howsure.embedder import Embedder
 from howsure.embeddings import Point, places
+from howsure.evaluation.evaluate import Neighbours, neighbours
 from howsure.heads import GaussianHead, PointHead
 from howsure.losses import MutualLikelihood, build_loss
 from howsure.posteriors import laplace

@@ -32,18 +32,17 @@ from form import Row, at_least, at_most, table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from howsure.bench.evaluation import Neighbours, neighbours
 from howsure.bench.record import write_record
-from howsure.calibrate import FIT_SHARE, calibrate, widest_threshold
 from howsure.data import InputSpec, load, stream
-from howsure.decide import Evidence, Policy, decide, lead, weigh
+from howsure.decide import FIT_SHARE, Evidence, Policy, calibrate, decide, lead, weigh, widest_threshold
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, places
 from howsure.errors import CalibrationError
+from howsure.evaluation.evaluate import Neighbours, neighbours
 from howsure.posteriors import laplace
 from howsure.posteriors.ambiguity import with_ambiguity
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "results" / "guarantee.json"

@@ -33,7 +33,7 @@ from howsure.posteriors.fitting import Subject, labelled_batches, pixel_batches
 from howsure.posteriors.laplace import positive_pairs
 from howsure.posteriors.last_layer import gather_last_layer
 from howsure.recipe import Recipe
-from howsure.train.validation import validation_split
+from howsure.training.validation import validation_split
 
 RESULTS = Path(__file__).parents[1] / "results"
 RECORD = RESULTS / "posteriors" / "prior.json"

@@ -22,8 +22,8 @@ import torch
 from form import Row, at_least, at_most, run
 
 from howsure import Gaussian
-from howsure.calibrate import calibrate
 from howsure.data import InputSpec
+from howsure.decide import calibrate
 from howsure.embedder import Embedder
 from howsure.index import Index
 

@@ -10,7 +10,7 @@ belongs together.
 from howsure import data, recipe_for
 from howsure.metrics import b_cubed, pairwise_f
 from howsure.tasks.clustering import cluster_tree
-from howsure.train import train
+from howsure.training import train
 
 
 def main() -> float:

@@ -9,11 +9,11 @@ others judge it. The last number is the accuracy with the gate.
 import numpy as np
 
 from howsure import data, recipe_for
-from howsure.bench.evaluation import neighbours
 from howsure.embeddings import Embedding, places
+from howsure.evaluation.evaluate import neighbours
 from howsure.recipe import Recipe
 from howsure.tasks.gating import gate_curve, gate_for
-from howsure.train import train
+from howsure.training import train
 
 CHEAP = recipe_for("digits").but(backbone="mlp", method="gaussian", height=4, width=4, epochs=12)
 EXPENSIVE = recipe_for("digits").but(epochs=6)

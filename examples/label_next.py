@@ -11,7 +11,7 @@ import numpy as np
 from howsure import data, recipe_for, rms_distance
 from howsure.embeddings import Embedding, places
 from howsure.tasks.labelling import label_next
-from howsure.train import train
+from howsure.training import train
 
 COUNT = 20
 

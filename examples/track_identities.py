@@ -13,7 +13,7 @@ from howsure import Matcher, data, recipe_for
 from howsure.data.corrupted import corrupted_set, corruption_named
 from howsure.metrics import b_cubed
 from howsure.tasks.tracking import NOBODY, Tracker, identity_switches
-from howsure.train import train
+from howsure.training import train
 
 CAST, FRAMES, NOISY = 5, 30, 0.2
 

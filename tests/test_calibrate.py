@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.calibrate import calibrate, data_hash
-from howsure.decide import DEPTH, Policy, decide, weigh
+from howsure.decide import DEPTH, Policy, calibrate, data_hash, decide, weigh
 from howsure.embeddings import Gaussian, NovelGaussian, Point
 from howsure.errors import CalibrationError, InputError
 

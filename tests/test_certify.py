@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 import references
-from howsure.calibrate import certify, least_count
-from howsure.numerics.certify import foreseen_share, widest_threshold
+from howsure.decide import certify, least_count
+from howsure.decide.certify import foreseen_share, widest_threshold
 
 GRID = np.arange(1, 51) / 50
 

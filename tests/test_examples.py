@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import howsure.train
+import howsure.training
 from howsure.data import ImageSet
 from howsure.recipe import Recipe
-from howsure.train import Trained, train
+from howsure.training import Trained, train
 
 ELSEWHERE = {"foreign_network"}  # needs an extra and real pictures: test_foreign_network.py
 EXAMPLES = sorted(path for path in (Path(__file__).parents[1] / "examples").glob("*.py") if path.stem not in ELSEWHERE)
@@ -29,7 +29,7 @@ def trained_once() -> Iterator[None]:
         return done[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(howsure.train, "train", once)
+        patch.setattr(howsure.training, "train", once)
         yield
 
 

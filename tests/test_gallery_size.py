@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.bench.evaluation import neighbours
-from howsure.calibrate import calibrate
-from howsure.decide import Policy, decide, weigh
+from howsure.decide import Policy, calibrate, decide, weigh
 from howsure.embeddings import Gaussian
+from howsure.evaluation.evaluate import neighbours
 
 DIM, NOISE, FEW, MANY = 4, 0.3, 25, 400
 CENTRES = np.random.default_rng(0).normal(size=(2 * MANY, DIM))

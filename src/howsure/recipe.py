@@ -32,7 +32,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    method: str = "point"  # a key of howsure.train.methods.METHODS
+    method: str = "point"  # a key of howsure.training.methods.METHODS
     backbone: str = "resnet"
     dim: Count = 64
     height: Count = 64

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from howsure import Gaussian, Point
-from howsure.bench.contest import Tally, Verdicts, certified_threshold, nearest, rows_of, verdicts_of
 from howsure.decide import Answer, Finding, Match
+from howsure.decide.outcomes import Tally, Verdicts, certified_threshold, nearest, rows_of, verdicts_of
 
 
 def test_nearest_agrees_with_a_loop() -> None:

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from howsure import metrics
-from howsure.bench.curves import GRID, reliability_points, risk_points, roc_points
+from howsure.evaluation.curves import GRID, reliability_points, risk_points, roc_points
 
 
 def test_roc_against_scikit_learn() -> None:

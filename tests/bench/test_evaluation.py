@@ -6,9 +6,9 @@ import torch
 from scipy.stats import kendalltau
 
 from howsure import Draws, Embedding, Gaussian, Matcher, Point, VonMisesFisher
-from howsure.bench.confidence import confidence_metrics
-from howsure.bench.evaluation import evaluate, neighbours
 from howsure.errors import InputError
+from howsure.evaluation.confidence import confidence_metrics
+from howsure.evaluation.evaluate import evaluate, neighbours
 
 
 def clusters(spread: float, *, classes: int = 5, each: int = 30, seed: int = 0) -> tuple[Point, list[str]]:

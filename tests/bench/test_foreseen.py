@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from howsure.bench.foreseen import FORESEEN, foreseen, probability_right
+from howsure.evaluation.failure_prediction import FORESEEN, foreseen, probability_right
 from howsure.metrics import augrc, aurc, kendall_over_bins, r_auroc
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -12,7 +12,7 @@ from howsure.bench.plan import Table
 from howsure.bench.report import page, section
 from howsure.bench.site import write_site
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Draws, NovelGaussian, Point
 from howsure.posteriors import dropout, ensemble
 from howsure.recipe import recipe_for
-from howsure.train import train
-from howsure.train.post_hoc import fit_laplace
-from howsure.train.validation import validation_split
+from howsure.training import train
+from howsure.training.post_hoc import fit_laplace
+from howsure.training.validation import validation_split
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import pytest
 
 from bench.pages import check_page
 from bench.tiny import tiny_table, write_result
-from howsure.bench.curves import GRID
 from howsure.bench.plan import Table, table_named
 from howsure.bench.site import write_site
 from howsure.errors import InputError
+from howsure.evaluation.curves import GRID
 
 CURVES = {
     "roc": {"ambiguity": np.sqrt(GRID).tolist(), "knn50_features": GRID.tolist()},

@@ -17,7 +17,7 @@ from howsure.bench.site import write_site
 from howsure.bench.work import Work
 from howsure.data.corrupted import Corruption, corrupted_set
 from howsure.recipe import recipe_for
-from howsure.train import fit_laplace, train
+from howsure.training import fit_laplace, train
 
 KINDS = ("noise", "blur")
 FREE = ("top1_distance", "knn50_features")

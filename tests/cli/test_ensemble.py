@@ -13,7 +13,7 @@ from howsure import Draws, restore
 def members(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     from howsure import data
     from howsure.recipe import recipe_for
-    from howsure.train import train
+    from howsure.training import train
 
     root = tmp_path_factory.mktemp("members")
     others = [root / str(seed) for seed in (1, 2)]

@@ -23,7 +23,7 @@ def hasty() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def fitted(hasty: None, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from howsure.train import fit_laplace
+    from howsure.training import fit_laplace
 
     out = tmp_path_factory.mktemp("laplace") / "model"
     fit_laplace(Embedder.load(model), load("digits:train@!8,9")).save(out)

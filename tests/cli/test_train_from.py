@@ -66,6 +66,6 @@ def test_resume_without_the_model_it_came_from(run, model, tmp_path):
 
 def test_help_names_every_method():
     from howsure.cli.train import METHOD_HELP
-    from howsure.train import METHODS
+    from howsure.training import METHODS
 
     assert set(METHOD_HELP.replace(";", ",").replace(" with --from.", "").split(", ")) == set(METHODS)

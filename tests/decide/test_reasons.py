@@ -11,15 +11,14 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from howsure import data
-from howsure.calibrate import calibrate
 from howsure.data import ImageSet
-from howsure.decide import Drift, Policy, ask
+from howsure.decide import Drift, Policy, ask, calibrate
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat
 from howsure.index import Index
 from howsure.recipe import recipe_for
-from howsure.train import train
-from howsure.train.post_hoc import fit_laplace
+from howsure.training import train
+from howsure.training.post_hoc import fit_laplace
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from howsure.losses.centroids import spread
 from howsure.metrics import auroc
 from howsure.numerics.vmf import mean_resultant
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 
 
 def unit(*shape: int, seed: int) -> Tensor:

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from howsure.bench.evaluation import neighbours
 from howsure.data import load
 from howsure.embeddings import Point, VonMisesFisher, places
 from howsure.errors import InputError
+from howsure.evaluation.evaluate import neighbours
 from howsure.heads import NormHead
 from howsure.losses import NormCrossEntropy, NormTriplet
 from howsure.metrics import r_auroc, recall_at_k
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
 RECIPE = recipe_for("digits").but(method="norm", backbone="mlp", epochs=8, learning_rate=3e-3)

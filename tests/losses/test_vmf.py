@@ -10,7 +10,7 @@ from howsure.embeddings import Point, VonMisesFisher
 from howsure.errors import InputError
 from howsure.losses import ExpectedLikelihood
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 
 
 def belief(n: int = 6, dim: int = 3) -> VonMisesFisher:

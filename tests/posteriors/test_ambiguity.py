@@ -17,8 +17,8 @@ from howsure.metrics import r_auroc
 from howsure.posteriors import laplace
 from howsure.posteriors.ambiguity import learned, with_ambiguity
 from howsure.recipe import recipe_for
-from howsure.train import train
-from howsure.train.post_hoc import fit_laplace
+from howsure.training import train
+from howsure.training.post_hoc import fit_laplace
 from laws import same
 
 

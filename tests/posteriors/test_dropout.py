@@ -15,7 +15,7 @@ from howsure.errors import InputError, ModelError
 from howsure.heads import HEADS, FreePointHead
 from howsure.posteriors import dropout
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 from laws import same
 
 SPEC = InputSpec(8, 8, 1, (0.0,), (1.0,))

@@ -17,7 +17,7 @@ from howsure.errors import InputError
 from howsure.heads import HEADS, FreePointHead
 from howsure.posteriors import dropout, ensemble, laplace
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 from laws import same
 
 D = 4

@@ -12,7 +12,7 @@ from howsure.data.corrupted import Corruption, corrupted_set
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.recipe import recipe_for
-from howsure.train import train
+from howsure.training import train
 
 KINDS = ("noise", "occlusion", "blur", "resolution")
 

@@ -21,8 +21,8 @@ from howsure.errors import HowsureError, InputError, TrainingError
 from howsure.heads import build_head
 from howsure.losses import OnMeans, ReadsFeatures, build_loss
 from howsure.recipe import recipe_for
-from howsure.train import METHODS, Epoch, Step, Trained, train
-from howsure.train.methods import Setting
+from howsure.training import METHODS, Epoch, Step, Trained, train
+from howsure.training.methods import Setting
 
 FROM_A_MODEL = {"pfe"}
 FEATURES = 32

@@ -14,8 +14,8 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
 from howsure.errors import InputError, TrainingError
 from howsure.recipe import recipe_for
-from howsure.train import Epoch, Step, train
-from howsure.train.start import network_of, settle_scales
+from howsure.training import Epoch, Step, train
+from howsure.training.from_model import network_of, settle_scales
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=4)
 DIGITS = load("digits:train")

@@ -12,8 +12,8 @@ from howsure.errors import InputError
 from howsure.losses import Hedged
 from howsure.match import Matcher, expected_match_probability, self_mismatch
 from howsure.recipe import recipe_for
-from howsure.train import train
-from howsure.train.methods import Setting, method_named
+from howsure.training import train
+from howsure.training.methods import Setting, method_named
 
 RECIPE = recipe_for("digits").but(backbone="mlp", dim=3, epochs=5, learning_rate=3e-3)
 DIGITS, TEST = load("digits:train"), load("digits:test")

@@ -15,7 +15,7 @@ from howsure.embeddings import NovelGaussian
 from howsure.heads import LastLayerLaplace
 from howsure.match import Matcher
 from howsure.recipe import recipe_for
-from howsure.train import Epoch, Step, Trained, train
+from howsure.training import Epoch, Step, Trained, train
 from laws import same
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=6, method="laplace-online")

@@ -14,7 +14,7 @@ from howsure.data import ArrayImages
 from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.recipe import read_recipe
-from howsure.train import fit_laplace, train
+from howsure.training import fit_laplace, train
 
 SMALL = {"height": 64, "width": 64, "dim": 8, "classes_per_batch": 4, "pictures_per_class": 4, "learning_rate": 1e-2}
 pretrained = pytest.mark.skipif(

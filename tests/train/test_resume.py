@@ -17,8 +17,8 @@ from howsure.data import load
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.recipe import Recipe, recipe_for
-from howsure.train import Epoch, Step, Trained, stored_recipe, train
-from howsure.train.state import State
+from howsure.training import Epoch, Step, Trained, stored_recipe, train
+from howsure.training.state import State
 
 EPOCHS = 5
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=EPOCHS, method="gaussian")
@@ -53,7 +53,7 @@ import os, signal, sys
 from pathlib import Path
 from howsure.data import load
 from howsure.recipe import Recipe
-from howsure.train import Step, train
+from howsure.training import Step, train
 
 def tell(event):
     if isinstance(event, Step) and (event.epoch, event.step) == (4, 2):

@@ -7,8 +7,8 @@ import torch
 from howsure.data import load
 from howsure.errors import TrainingError
 from howsure.recipe import recipe_for
-from howsure.train import Step, train
-from howsure.train.schedule import learning_rate
+from howsure.training import Step, train
+from howsure.training.schedule import learning_rate
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=3, schedule="one-cycle", augment=("flip", "shift"))
 DIGITS = load("digits:train").subset(range(300))

@@ -15,7 +15,7 @@ from howsure.errors import InputError, TrainingError
 from howsure.losses import OnMeans
 from howsure.match import Matcher
 from howsure.recipe import recipe_for
-from howsure.train import Epoch, Step, train
+from howsure.training import Epoch, Step, train
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=3)
 DIGITS = load("digits:train")

@@ -6,8 +6,8 @@ from howsure.data import InputSpec
 from howsure.embeddings import Gaussian, Point, VonMisesFisher
 from howsure.errors import TrainingError
 from howsure.recipe import Recipe
-from howsure.train.events import Epoch
-from howsure.train.validation import Validation
+from howsure.training.events import Epoch
+from howsure.training.validation import Validation
 
 SPEC = InputSpec(2, 2, 1, (0.0,), (1.0,))
 

@@ -5,8 +5,8 @@ import pytest
 
 from howsure.data import ArrayImages
 from howsure.errors import TrainingError
-from howsure.train import validation
-from howsure.train.validation import validation_split
+from howsure.training import validation
+from howsure.training.validation import validation_split
 
 
 def images(counts: list[int], *, unlabelled: int = 0) -> ArrayImages:

@@ -13,21 +13,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.backbones import build_backbone, feature_count
-from howsure.bench.foreseen import foreseen
 from howsure.bench.lam import Seen, told
 from howsure.bench.sets import Sets
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
+from howsure.evaluation.failure_prediction import foreseen
 from howsure.losses import nearest_centroid
 from howsure.metrics import accuracy_at_coverage, auroc, brier, ece, fpr_at_tpr
 from howsure.numerics.conformal import upper_p
 from howsure.numerics.logistic import fit_logistic
 from howsure.recipe import Recipe
-from howsure.train import Epoch, Step, method_named, train
-from howsure.train.methods import Setting
-from howsure.train.validation import validation_split
+from howsure.training import Epoch, Step, method_named, train
+from howsure.training.methods import Setting
+from howsure.training.validation import validation_split
 
 __all__ = ["SOFTMAX", "Contender", "Said", "contend", "encoded", "judged", "noticed", "trial"]
 

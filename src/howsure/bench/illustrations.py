@@ -13,7 +13,6 @@ import numpy as np
 
 from howsure.backbones import remembering
 from howsure.bench import report
-from howsure.bench.evaluation import neighbours
 from howsure.bench.maps import View, belief_map, map_rows
 from howsure.bench.plan import Cell, Table
 from howsure.bench.plots import INK, SERIES, canvas, svg
@@ -23,6 +22,7 @@ from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, places
 from howsure.errors import DataError
+from howsure.evaluation.evaluate import neighbours
 
 __all__ = ["illustrate"]
 

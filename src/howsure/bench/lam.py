@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from howsure import metrics
-from howsure.bench.curves import Curves, reliability_points, risk_points, roc_points
-from howsure.bench.evaluation import neighbours
-from howsure.bench.foreseen import foreseen, probability_right
 from howsure.bench.sets import Sets
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, places
+from howsure.evaluation.curves import Curves, reliability_points, risk_points, roc_points
+from howsure.evaluation.evaluate import neighbours
+from howsure.evaluation.failure_prediction import foreseen, probability_right
 from howsure.heads import PosteriorHead
 from howsure.heads.last_layer import LastLayerLaplace
 from howsure.heads.members import MemberHeads
@@ -30,7 +30,7 @@ from howsure.numerics.conformal import Usual
 from howsure.posteriors import laplace
 from howsure.posteriors.fitting import pixel_batches
 from howsure.recipe import Recipe
-from howsure.train.validation import validation_split
+from howsure.training.validation import validation_split
 
 __all__ = ["Judged", "Seen", "judge", "judged", "see", "told"]
 

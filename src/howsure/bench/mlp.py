@@ -17,16 +17,16 @@ import numpy as np
 
 from howsure import metrics
 from howsure.bench.centroids import encoded
-from howsure.bench.evaluation import evaluate, neighbours
-from howsure.bench.foreseen import foreseen, probability_right
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
+from howsure.evaluation.evaluate import evaluate, neighbours
+from howsure.evaluation.failure_prediction import foreseen, probability_right
 from howsure.losses import OnMeans, made
 from howsure.posteriors import laplace
 from howsure.recipe import Recipe
-from howsure.train import Epoch, Step, Trained, train
-from howsure.train.validation import validation_split
+from howsure.training import Epoch, Step, Trained, train
+from howsure.training.validation import validation_split
 
 __all__ = [
     "DEPTHS",

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from howsure import data, metrics
-from howsure.bench.foreseen import foreseen
 from howsure.data import ImageSet
 from howsure.data.sets.n_digit import corrupted
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
+from howsure.evaluation.failure_prediction import foreseen
 from howsure.match import Matcher, expected_match_probability, self_mismatch
 from howsure.numerics.chi import closed_form_match
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from howsure.bench.evaluation import neighbours
 from howsure.data import ImageSet
 from howsure.embeddings import Embedding
 from howsure.errors import DataError, InputError
+from howsure.evaluation.evaluate import neighbours
 from howsure.files import write_whole
 
 __all__ = ["sheets_folder", "write_sheets"]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from howsure.bench import report
-from howsure.bench.curves import GRID
 from howsure.bench.plots import DASHES, INK, SERIES, canvas, reliability_figure, svg
 from howsure.bench.report import Html
 from howsure.bench.severity_figures import severity_figures
 from howsure.bench.standing import Record, Standing, Value, number
+from howsure.evaluation.curves import GRID
 from howsure.metrics import Reliability
 
 __all__ = ["curve_figures", "dots_figure"]

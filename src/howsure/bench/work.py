@@ -18,8 +18,8 @@ from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.index.lock import WriterLock
 from howsure.posteriors import dropout, ensemble
-from howsure.train import Epoch, Step, fit_laplace, train
-from howsure.train.state import CHECKPOINT
+from howsure.training import Epoch, Step, fit_laplace, train
+from howsure.training.state import CHECKPOINT
 
 __all__ = ["FEATURES", "Work"]
 

@@ -36,7 +36,7 @@ def calibrate(
     from scipy.special import expit
 
     from howsure import data as pictures
-    from howsure.calibrate import calibrate as fit
+    from howsure.decide import calibrate as fit
     from howsure.embedder import Embedder
     from howsure.embeddings import cat
 

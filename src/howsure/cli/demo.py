@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from howsure.bench.contest import Tally
     from howsure.bench.demo import Demo
+    from howsure.decide.outcomes import Tally
 
 # A picture of the terminal that fetches nothing: the system's own monospace font.
 SVG_FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">

@@ -12,9 +12,9 @@ from howsure.cli.console import Json, Seed, Strict, device, print_json, progress
 from howsure.errors import InputError
 
 if TYPE_CHECKING:
-    from howsure.bench.evaluation import Metric
     from howsure.data import ImageSet
     from howsure.embedder import Embedder, Encoded
+    from howsure.evaluation.evaluate import Metric
     from howsure.match import Matcher
 
 CLEAN = "clean"
@@ -44,14 +44,14 @@ def evaluate(
 ) -> None:
     """Measure a model: retrieval, verification, selective prediction, calibration, detection of foreign pictures."""
     from howsure import data as pictures
-    from howsure.bench.chances import chance_metrics, honesty_of
-    from howsure.bench.evaluation import evaluate as measure
     from howsure.bench.map_files import map_file
     from howsure.bench.plots import require_matplotlib
     from howsure.bench.sheets import sheets_folder
     from howsure.data.corrupted import corrupted_set, corruption_named
     from howsure.decide import Policy
     from howsure.embedder import Embedder
+    from howsure.evaluation.answer_calibration import chance_metrics, honesty_of
+    from howsure.evaluation.evaluate import evaluate as measure
 
     embedder = Embedder.load(model).to(device())
     worse = corruption_named(corrupt) if corrupt else None

@@ -78,9 +78,9 @@ def gate(
 def _seen(path: Path, images: ImageSet, *, strict: bool) -> _Seen:
     import numpy as np
 
-    from howsure.bench.evaluation import neighbours
     from howsure.embedder import Embedder
     from howsure.embeddings import places
+    from howsure.evaluation.evaluate import neighbours
 
     embedder = Embedder.load(path).to(device())
     began = time.perf_counter()

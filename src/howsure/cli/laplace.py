@@ -40,7 +40,7 @@ def laplace(
     from howsure import data as pictures
     from howsure.embedder import Embedder
     from howsure.posteriors.laplace import Prior, Structure
-    from howsure.train import fit_laplace
+    from howsure.training import fit_laplace
 
     if structure is not None and structure not in get_args(Structure):
         raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))

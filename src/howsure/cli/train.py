@@ -50,9 +50,9 @@ def train(
     """Train an embedder on labelled pictures."""
     _check_free(out, resume=resume)
     from howsure import data as pictures
-    from howsure import train as training
+    from howsure import training
     from howsure.embedder import Embedder
-    from howsure.train import Epoch, Step
+    from howsure.training import Epoch, Step
 
     origin = Embedder.load(start) if start else None
     images = pictures.load(data)
@@ -105,8 +105,8 @@ def _check_free(out: Path, *, resume: bool) -> None:
 
 def _recipe(data: str, file: Path | None, out: Path, *, resume: bool, origin: Embedder | None) -> Recipe:
     from howsure.recipe import read_recipe, recipe_for
-    from howsure.train import stored_recipe
-    from howsure.train.start import network_of
+    from howsure.training import stored_recipe
+    from howsure.training.from_model import network_of
 
     if file:
         return read_recipe(file)

@@ -1,21 +1,31 @@
-"""From matches to an answer: match, unknown, or not sure and why."""
+"""From matches to an answer: match, unknown, or not sure and why; and the policy behind it, with its guarantee.
+
+The guarantee: with the stated confidence over the held-out queries, the error rate among answered future queries is
+at most `max_error`, as long as they come like the held-out ones and model and gallery stay as they are. It comes from
+exact binomial tests on thresholds fixed without looking at the queries that test them (fixed-sequence testing).
+"""
 
 from howsure.decide.answer import REASONS, Answer
 from howsure.decide.ask import Finding, Match, ask, count_identities
-from howsure.decide.chances import Chances, Odds, Reach, both_ways
+from howsure.decide.calibration import calibrate
+from howsure.decide.calibration_report import Honesty
+from howsure.decide.certify import Certified, certify, least_count, widest_threshold
 from howsure.decide.drift import Drift, DriftState, Reference
 from howsure.decide.evidence import DEPTH, FEATURES, PLAIN, Evidence, lead, weigh
-from howsure.decide.honesty import Honesty
+from howsure.decide.held_out import FIT_SHARE, data_hash
 from howsure.decide.policy import Certificate, Limits, Policy
+from howsure.decide.probability import Chances, Odds, Reach, both_ways
 from howsure.decide.rules import decide, verify_pair
 
 __all__ = [
     "DEPTH",
     "FEATURES",
+    "FIT_SHARE",
     "PLAIN",
     "REASONS",
     "Answer",
     "Certificate",
+    "Certified",
     "Chances",
     "Drift",
     "DriftState",
@@ -30,9 +40,14 @@ __all__ = [
     "Reference",
     "ask",
     "both_ways",
+    "calibrate",
+    "certify",
     "count_identities",
+    "data_hash",
     "decide",
     "lead",
+    "least_count",
     "verify_pair",
     "weigh",
+    "widest_threshold",
 ]

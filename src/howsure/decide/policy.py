@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from howsure.decide.chances import Chances, Odds
+from howsure.decide.calibration_report import Honesty
 from howsure.decide.drift import Reference
-from howsure.decide.honesty import Honesty
+from howsure.decide.probability import Chances, Odds
 from howsure.errors import ModelError
 from howsure.files import write_whole
 from howsure.match import Matcher

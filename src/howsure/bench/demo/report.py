@@ -9,11 +9,11 @@ from PIL import Image
 
 from howsure import __version__, metrics
 from howsure.bench import plots, report
-from howsure.bench.contest import Tally
 from howsure.bench.demo.steps import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query
 from howsure.bench.demo.words import chance, headline, promise, said, share, surest_first
 from howsure.bench.report import Column, Html
 from howsure.decide import REASONS
+from howsure.decide.outcomes import Tally
 from howsure.files import write_whole
 from howsure.match import match_probability
 

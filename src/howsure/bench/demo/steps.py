@@ -11,18 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from howsure import data
-from howsure.bench.contest import Nearest, Row, Verdicts, certified_threshold, nearest, rows_of, verdicts_of
 from howsure.bench.demo.folder import UNKNOWN, harm_of, prepare, write_pictures
 from howsure.bench.plots import require_matplotlib
-from howsure.calibrate import calibrate
 from howsure.data import ImageSet
-from howsure.decide import Finding, Policy, ask
+from howsure.decide import Finding, Policy, ask, calibrate
+from howsure.decide.outcomes import Nearest, Row, Verdicts, certified_threshold, nearest, rows_of, verdicts_of
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat
 from howsure.errors import CalibrationError
 from howsure.index import Index
 from howsure.recipe import Recipe, recipe_for
-from howsure.train import Epoch, Step, method_named, train
+from howsure.training import Epoch, Step, method_named, train
 
 __all__ = ["CONFIDENCE", "HOWSURE", "MAX_ERROR", "NEAREST", "PROMISED", "Demo", "Query", "run"]
 

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from howsure import metrics
 from howsure.bench.experiments import flat
-from howsure.bench.foreseen import foreseen
 from howsure.bench.work import Work
 from howsure.compare import expected_squared_distance, mean_over_draws, mutual_likelihood_of_draws
 from howsure.data import ImageSet
@@ -28,6 +27,7 @@ from howsure.data.corrupted import corrupted_set, corruption_named
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, places
 from howsure.errors import InputError
+from howsure.evaluation.failure_prediction import foreseen
 from howsure.tasks.prototypes import prototypes
 
 __all__ = ["Episode", "Pool", "episodes", "judged", "run"]

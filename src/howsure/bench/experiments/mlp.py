@@ -8,7 +8,7 @@ from howsure.bench.experiments import flat
 from howsure.bench.mlp import UNSEEN, posterior, some, trained, trial
 from howsure.bench.work import Work
 from howsure.recipe import Recipe
-from howsure.train.validation import validation_split
+from howsure.training.validation import validation_split
 
 __all__ = ["run"]
 

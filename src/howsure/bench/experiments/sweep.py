@@ -14,16 +14,16 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from howsure import metrics
-from howsure.bench.evaluation import neighbours
 from howsure.bench.experiments import flat
-from howsure.bench.foreseen import FORESEEN, foreseen
 from howsure.bench.lam import ANCHORS, Seen, see, told
 from howsure.bench.work import Work
 from howsure.data import CORRUPTIONS, ImageSet
 from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set
 from howsure.embedder import Embedder
+from howsure.evaluation.evaluate import neighbours
+from howsure.evaluation.failure_prediction import FORESEEN, foreseen
 from howsure.recipe import Recipe
-from howsure.train.validation import validation_split
+from howsure.training.validation import validation_split
 
 __all__ = ["Step", "run", "swept"]
 

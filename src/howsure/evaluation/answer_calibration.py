@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import expit
 
-from howsure.bench.evaluation import neighbours
-from howsure.bench.metric import Metric
 from howsure.decide import Honesty, Policy, weigh
-from howsure.decide.honesty import NONE, RIGHT
+from howsure.decide.calibration_report import NONE, RIGHT
 from howsure.embeddings import Embedding
+from howsure.evaluation.evaluate import neighbours
+from howsure.evaluation.metric import Metric
 
 __all__ = ["chance_metrics", "honesty_of"]
 

@@ -8,10 +8,11 @@ from functools import partial
 import numpy as np
 import torch
 
-from howsure.calibrate.held_out import HeldOut
 from howsure.compare import rms_distance
-from howsure.decide import Chances, Evidence, Honesty, Reach, both_ways
-from howsure.decide.honesty import NONE, RIGHT, SAME
+from howsure.decide.calibration_report import NONE, RIGHT, SAME, Honesty
+from howsure.decide.evidence import Evidence
+from howsure.decide.held_out import HeldOut
+from howsure.decide.probability import Chances, Reach, both_ways
 from howsure.embeddings import Embedding
 from howsure.match import Matcher
 from howsure.numerics.link import Link, crossed, fit_link

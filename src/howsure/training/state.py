@@ -17,7 +17,7 @@ from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.files import write_whole
 from howsure.recipe import Recipe
-from howsure.train.events import Epoch
+from howsure.training.events import Epoch
 
 CHECKPOINT = "checkpoint.safetensors"
 

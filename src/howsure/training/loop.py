@@ -16,12 +16,12 @@ from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.losses import ReadsFeatures, learned_link
 from howsure.recipe import Recipe
-from howsure.train.events import Epoch, Step, Trained
-from howsure.train.methods import Setting, method_named, scales_alone
-from howsure.train.schedule import learning_rate
-from howsure.train.start import frozen_from, settle_scales
-from howsure.train.state import State
-from howsure.train.validation import Validation, finite, validation_split
+from howsure.training.events import Epoch, Step, Trained
+from howsure.training.from_model import frozen_from, settle_scales
+from howsure.training.methods import Setting, method_named, scales_alone
+from howsure.training.schedule import learning_rate
+from howsure.training.state import State
+from howsure.training.validation import Validation, finite, validation_split
 
 
 @remembering()

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from howsure import metrics
-from howsure.bench.confidence import confidence_metrics
-from howsure.bench.metric import Metric, defined
 from howsure.compare import rms_distance
 from howsure.decide import lead
 from howsure.embeddings import Embedding, places
 from howsure.errors import InputError
+from howsure.evaluation.confidence import confidence_metrics
+from howsure.evaluation.metric import Metric, defined
 from howsure.match import Matcher
 
 __all__ = ["Metric", "Neighbours", "evaluate", "neighbours"]

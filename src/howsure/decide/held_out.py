@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from howsure.compare import rms_distance
-from howsure.decide import DEPTH
+from howsure.decide.evidence import DEPTH
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError, InputError
 from howsure.numerics.link import folds_of

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from howsure.calibrate import FIT_SHARE, widest_threshold
 from howsure.compare import expected_similarity
-from howsure.decide import Finding
+from howsure.decide.ask import Finding
+from howsure.decide.certify import widest_threshold
+from howsure.decide.held_out import FIT_SHARE
 from howsure.embeddings import Embedding
 
 __all__ = ["Nearest", "Row", "Tally", "Verdicts", "certified_threshold", "nearest", "rows_of", "verdicts_of"]

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from howsure import metrics
-from howsure.bench.metric import Metric, defined
+from howsure.evaluation.metric import Metric, defined
 from howsure.numerics.logistic import fit_logistic
 
 __all__ = ["confidence_metrics"]

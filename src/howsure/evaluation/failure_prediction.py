@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from howsure import metrics
-from howsure.bench.metric import defined
+from howsure.evaluation.metric import defined
 from howsure.numerics.logistic import fit_logistic
 
 __all__ = ["FORESEEN", "foreseen", "probability_right"]

@@ -12,7 +12,7 @@ from howsure.heads.last_layer import LastLayerLaplace
 from howsure.posteriors import dropout, laplace
 from howsure.posteriors.ambiguity import with_ambiguity
 from howsure.recipe import Recipe
-from howsure.train.validation import Validation, validation_split
+from howsure.training.validation import Validation, validation_split
 
 __all__ = ["fit_laplace"]
 

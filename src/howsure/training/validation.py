@@ -18,7 +18,7 @@ from howsure.errors import CalibrationError, InputError, TrainingError
 from howsure.match import Matcher
 from howsure.metrics import recall_at_k
 from howsure.recipe import Recipe
-from howsure.train.events import Epoch
+from howsure.training.events import Epoch
 
 AT_MOST = 5_000
 PAIRS = 1_000  # pictures whose pairs fit the matcher

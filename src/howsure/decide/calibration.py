@@ -8,12 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from howsure.calibrate.held_out import FIT_SHARE, HeldOut, check, data_hash, nearest
-from howsure.calibrate.probabilities import fit_chances, fit_matcher, honesty_of, pair_honesty
-from howsure.decide import Certificate, Evidence, Limits, Policy, Reference, weigh
+from howsure.decide.certify import foreseen_share, least_count, widest_threshold
+from howsure.decide.drift import Reference
+from howsure.decide.evidence import Evidence, weigh
+from howsure.decide.fit_probability import fit_chances, fit_matcher, honesty_of, pair_honesty
+from howsure.decide.held_out import FIT_SHARE, HeldOut, check, data_hash, nearest
+from howsure.decide.policy import Certificate, Limits, Policy
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError
-from howsure.numerics.certify import foreseen_share, least_count, widest_threshold
 
 REFERENCE = 1_000  # queries kept to notice drift
 

@@ -1,0 +1,1 @@
+"""Judge a model on data: every metric, with the name of its convention."""

@@ -1,0 +1,9 @@
+"""Training: one loop, and what it needs to stop, resume and judge itself."""
+
+from howsure.training.events import Epoch, Step, Trained
+from howsure.training.loop import train
+from howsure.training.methods import METHODS, method_named
+from howsure.training.post_hoc import fit_laplace
+from howsure.training.state import stored_recipe
+
+__all__ = ["METHODS", "Epoch", "Step", "Trained", "fit_laplace", "method_named", "stored_recipe", "train"]

@@ -34,7 +34,7 @@ from howsure.bench.record import write_record
 from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.decide import lead
 from howsure.embedder import Embedder
-from howsure.embeddings import Point, places
+from howsure.embeddings import Point, point_estimates
 from howsure.evaluation.evaluate import Neighbours, neighbours
 from howsure.heads import GaussianHead, PointHead
 from howsure.losses import MutualLikelihood, build_loss
@@ -208,7 +208,7 @@ def doubts(
     heads: Heads, query: Tensor, gallery: Birds, known: Birds, *, itself: bool
 ) -> tuple[dict[str, np.ndarray], Neighbours]:
     """All scores, large = doubtful, and the nearest places; `itself`: the queries are the gallery."""
-    near = neighbours(*(places(heads.posterior(x)) for x in (query, gallery.features)), leave_one_out=itself)
+    near = neighbours(*(point_estimates(heads.posterior(x)) for x in (query, gallery.features)), leave_one_out=itself)
     free = {
         "-norm of z": -heads.scale.location(query).norm(dim=-1).double().numpy(),
         "-norm of features": -query.norm(dim=-1).double().numpy(),

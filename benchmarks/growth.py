@@ -18,7 +18,7 @@ from search import CLUSTERS, DEFAULT, DIM, K, under
 
 from howsure import Gaussian
 from howsure.index import Index
-from howsure.index.engines.lists import build_lists
+from howsure.index.local.ivf import build_lists
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 QUERIES = 32

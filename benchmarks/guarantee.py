@@ -36,7 +36,7 @@ from howsure.bench.record import write_record
 from howsure.data import InputSpec, load, stream
 from howsure.decide import FIT_SHARE, Evidence, Policy, calibrate, decide, lead, weigh, widest_threshold
 from howsure.embedder import Embedder
-from howsure.embeddings import Embedding, cat, places
+from howsure.embeddings import Embedding, cat, point_estimates
 from howsure.errors import CalibrationError
 from howsure.evaluation.evaluate import Neighbours, neighbours
 from howsure.posteriors import laplace
@@ -99,7 +99,7 @@ def world(
     unknown = np.random.default_rng(0).permutation(np.flatnonzero(~known))
     rows = np.sort(np.append(np.flatnonzero(known), unknown[: round(known.sum() * UNKNOWN / (1 - UNKNOWN))]))
     query = query[rows]
-    free = neighbours(places(query), places(gallery))
+    free = neighbours(point_estimates(query), point_estimates(gallery))
     return World(query, names[rows], gallery, theirs, neighbours(query, gallery), free, asked)
 
 

@@ -23,9 +23,9 @@ from form import Row, alternately, at_least, at_most, run
 
 from howsure import Gaussian
 from howsure.index import Index
-from howsure.index.engines.scan import largest_products
-from howsure.index.shrunk import ShrunkQuery, shrunk_rows
-from howsure.index.weighted import Typical
+from howsure.index.local.scan import largest_products
+from howsure.index.ranking.shrunk_keys import ShrunkQuery, shrunk_rows
+from howsure.index.ranking.weighted_keys import Typical
 from howsure.prior import Prior, log_likelihood_ratio
 
 COUNT, DIM, K, EACH = 200_000, 128, 10, 5

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
-from howsure.bench.map_files import map_file, write_map
-from howsure.bench.mlp import DRAWS, UNSEEN, posterior, some
-from howsure.bench.mlp_figure import unseen_figure
+from howsure.bench.experiments.mlp import DRAWS, UNSEEN, posterior, some
 from howsure.bench.plan import table_named
+from howsure.bench.report.ood_figure import unseen_figure
 from howsure.data import load
 from howsure.embedder import Embedder
+from howsure.plots.map_files import map_file, write_map
 from howsure.posteriors import laplace
 
 MODEL = Path(__file__).parents[1] / "results" / "unseen-kinds" / "models" / "network-seed-0"

@@ -9,7 +9,7 @@ others judge it. The last number is the accuracy with the gate.
 import numpy as np
 
 from howsure import data, recipe_for
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, point_estimates
 from howsure.evaluation.evaluate import neighbours
 from howsure.recipe import Recipe
 from howsure.tasks.gating import gate_curve, gate_for
@@ -22,7 +22,7 @@ EXPENSIVE = recipe_for("digits").but(epochs=6)
 def seen(recipe: Recipe, test: data.ImageSet) -> tuple[Embedding, np.ndarray]:
     """Beliefs of a model, and whether the nearest other picture is of the same class."""
     belief = train(data.load("digits:train"), recipe).embedder.encode(test)
-    labels, bare = np.array(test.labels), places(belief)
+    labels, bare = np.array(test.labels), point_estimates(belief)
     nearest = neighbours(bare, bare, leave_one_out=True, depth=1).positions[:, 0]
     return belief, labels[nearest] == labels
 

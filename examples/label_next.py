@@ -9,7 +9,7 @@ nearest of the twenty. The last number is how often that is right.
 import numpy as np
 
 from howsure import data, recipe_for, rms_distance
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, point_estimates
 from howsure.tasks.labelling import label_next
 from howsure.training import train
 
@@ -19,7 +19,7 @@ COUNT = 20
 def accuracy(belief: Embedding, labels: np.ndarray, chosen: list[int]) -> float:
     """Of the pictures that were not chosen, how many have the label of the nearest chosen one?"""
     rest = np.setdiff1d(np.arange(len(labels)), chosen)
-    nearest = rms_distance(places(belief[rest]), places(belief[chosen])).argmin(1).numpy()
+    nearest = rms_distance(point_estimates(belief[rest]), point_estimates(belief[chosen])).argmin(1).numpy()
     return float((labels[chosen][nearest] == labels[rest]).mean())
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from howsure.compare import expected_squared_distance
-from howsure.embeddings import Embedding, Point, cat, places, restore
+from howsure.embeddings import Embedding, Point, cat, point_estimates, restore
 from howsure.errors import InputError
 
 SAMPLES = 8_000
@@ -77,14 +77,14 @@ def uncertainty_is_total_variance(e: Embedding) -> None:
 
 
 def places_know_no_doubt(e: Embedding) -> None:
-    bare = places(e)
-    assert torch.allclose(e.place, bare.mean)
+    bare = point_estimates(e)
+    assert torch.allclose(e.point_estimate, bare.mean)
     assert len(bare.by_draw()) == len(e.by_draw())
     for point, draw in zip(bare.by_draw(), e.by_draw(), strict=True):
         assert (point.uncertainty == 0).all()
-        assert torch.equal(point.mean, draw.place)
+        assert torch.equal(point.mean, draw.point_estimate)
         # A mean of length 0 points nowhere; every other one points to the place.
-        along = torch.nn.functional.cosine_similarity(draw.mean, draw.place, dim=-1, eps=0)
+        along = torch.nn.functional.cosine_similarity(draw.mean, draw.point_estimate, dim=-1, eps=0)
         assert torch.allclose(along.nan_to_num(1), torch.ones(len(e), dtype=e.dtype))
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.bench.centroids import SOFTMAX, Said, contend, encoded, judged, noticed, trial
-from howsure.bench.experiments.centroids import run
+from howsure.bench.experiments.centroids import SOFTMAX, Said, contend, encoded, judged, noticed, run, trial
 from howsure.bench.plan import Cell, table_named
 from howsure.bench.sets import Sets
 from howsure.bench.work import Work

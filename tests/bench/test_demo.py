@@ -9,11 +9,11 @@ from PIL import Image
 
 from bench.pages import check_page
 from howsure import data
-from howsure.bench import demo as show
-from howsure.bench.demo import steps
-from howsure.bench.demo.folder import UNKNOWN, prepare, write_pictures
+from howsure import demo as show
 from howsure.cli.app import main
 from howsure.decide import Policy, ask
+from howsure.demo import steps
+from howsure.demo.folder import UNKNOWN, prepare, write_pictures
 from howsure.embedder import Embedder
 from howsure.errors import DataError, HowsureError, InputError
 from howsure.index import Index

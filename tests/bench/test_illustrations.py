@@ -7,10 +7,10 @@ import pytest
 from bench.pages import check_page
 from bench.tiny import tiny_table, write_result
 from howsure import data
-from howsure.bench.illustrations import SHOWN, illustrate
 from howsure.bench.plan import Table
-from howsure.bench.report import page, section
-from howsure.bench.site import write_site
+from howsure.bench.report.illustrations import SHOWN, illustrate
+from howsure.bench.report.site import write_site
+from howsure.plots.page import document, section
 from howsure.recipe import recipe_for
 from howsure.training import train
 
@@ -34,7 +34,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 def test_a_model_that_is_there_is_drawn(results: Path, table: Table) -> None:
     drawn = illustrate(table, results)
     assert list(drawn) == ["Points"]  # the other rows have no model
-    found = check_page(page("drawn", section("Points", drawn["Points"])))
+    found = check_page(document("drawn", section("Points", drawn["Points"])))
     assert found.tags.count("svg") == 2  # a map, and one box plot: this model does not tell novelty
     assert found.tags.count("img") == 2 * SHOWN
     for words in ("Most certain", "Least certain", "nearest neighbour wrong", "unfamiliar"):

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from howsure import data
-from howsure.bench.lam import FAR, Seen, _panel, judge, judged, see, told
+from howsure.bench.experiments.lam import FAR, Seen, _panel, judge, judged, see, told
 from howsure.bench.sets import Sets
 from howsure.data import ArrayImages
 from howsure.embedder import Embedder

@@ -7,10 +7,10 @@ import torch
 from PIL import Image
 
 from howsure import Gaussian
-from howsure.bench.map_files import map_file, write_map
-from howsure.bench.maps import View, belief_map
 from howsure.data import ArrayImages
 from howsure.errors import DataError, InputError
+from howsure.plots.map_files import map_file, write_map
+from howsure.plots.maps import View, belief_map
 
 LABELS = [str(i % 3) for i in range(30)]
 

@@ -9,9 +9,9 @@ from matplotlib.offsetbox import AnnotationBbox
 from matplotlib.patches import Polygon
 
 from howsure import Gaussian, GaussianMixture, Point, VonMisesFisher
-from howsure.bench.maps import CLASSES, ITEMS, View, belief_map, map_rows
 from howsure.data import ArrayImages
 from howsure.errors import InputError
+from howsure.plots.maps import CLASSES, ITEMS, View, belief_map, map_rows
 
 N = 40
 LABELS = [f"class {i % 4}" for i in range(N)]

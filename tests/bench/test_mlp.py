@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from howsure import Draws, Gaussian, Point
-from howsure.bench.centroids import encoded
-from howsure.bench.mlp import DEPTHS, DRAWS, Beliefs, judge, posterior, precision, some, trained, trial
-from howsure.bench.mlp_figure import unseen_figure
-from howsure.bench.outlines import map_plane, outlines
+from howsure.bench.experiments.centroids import encoded
+from howsure.bench.experiments.mlp import DEPTHS, DRAWS, Beliefs, judge, posterior, precision, some, trained, trial
+from howsure.bench.report.ood_figure import unseen_figure
 from howsure.data import ImageSet, load
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
+from howsure.plots.outlines import map_plane, outlines
 from howsure.posteriors import laplace
 from howsure.recipe import recipe_for
 

@@ -4,7 +4,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from howsure import Draws, Gaussian, Point
-from howsure.bench.n_digit import judge, judge_all, nearest
+from howsure.bench.experiments.n_digit import judge, judge_all, nearest
 from howsure.data import InputSpec
 from howsure.embedder import Embedder
 from howsure.errors import InputError

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from howsure import Draws, Gaussian, GaussianMixture, Point, VonMisesFisher
-from howsure.bench.outlines import map_plane, outlines
-from howsure.bench.plots import Plane
+from howsure.plots.figures import Plane
+from howsure.plots.outlines import map_plane, outlines
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.tiny import RECIPES, TABLE, tiny_table
 from howsure.bench.plan import Cell, table_named, table_names
-from howsure.bench.standing import number
+from howsure.bench.report.comparison import number
 from howsure.errors import InputError
 
 # Copied by hand from the printed tables, some of each.

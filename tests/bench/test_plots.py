@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from howsure import Gaussian, Point
-from howsure.bench import plots
 from howsure.errors import HowsureError
 from howsure.metrics import reliability, risk_coverage
+from howsure.plots import figures
 
 RNG = np.random.default_rng(0)
 P = RNG.random(200)
@@ -23,10 +23,10 @@ def drawn() -> dict[str, str]:
     beliefs = Gaussian(places, torch.full((30, 1), 0.2))
     labels = np.repeat(["<a>", "b", "c"], 10)
     return {
-        "reliability": plots.reliability_figure(reliability(P, HIT)),
-        "risk": plots.risk_coverage_figure({"a & b": risk_coverage(-P, ~HIT)}, max_error=0.05),
-        "map": plots.map_figure(beliefs, labels, beliefs[:4]),
-        "point map": plots.map_figure(Point(places), labels, Point(places[:4])),
+        "reliability": figures.reliability_figure(reliability(P, HIT)),
+        "risk": figures.risk_coverage_figure({"a & b": risk_coverage(-P, ~HIT)}, max_error=0.05),
+        "map": figures.map_figure(beliefs, labels, beliefs[:4]),
+        "point map": figures.map_figure(Point(places), labels, Point(places[:4])),
     }
 
 
@@ -67,7 +67,7 @@ def test_only_gaussians_have_circles() -> None:
 
 def test_the_plane_keeps_the_greatest_spread() -> None:
     places = torch.randn(500, 4, generator=torch.manual_seed(1), dtype=torch.float64) * torch.tensor([0.1, 5, 0.2, 3])
-    flat = plots.Plane.of(Point(places)).places(Point(places))
+    flat = figures.Plane.of(Point(places)).places(Point(places))
     reference = np.sort(np.linalg.eigvalsh(np.cov(places.numpy().T)))[::-1][:2]
     assert flat.var(0, ddof=1) == pytest.approx(reference)
     assert flat.mean(0) == pytest.approx([0, 0], abs=1e-9)
@@ -75,10 +75,10 @@ def test_the_plane_keeps_the_greatest_spread() -> None:
 
 def test_one_dimension_still_has_a_plane() -> None:
     line = Point(torch.arange(5.0)[:, None])
-    assert plots.Plane.of(line).places(line).shape == (5, 2)
+    assert figures.Plane.of(line).places(line).shape == (5, 2)
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(HowsureError, match=r"howsure\[plots\]"):
-        plots.require_matplotlib()
+        figures.require_matplotlib()

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from howsure import Gaussian, Point
-from howsure.bench.sheets import BOX, COUNT, GAP, LINE, sheets_folder, write_sheets
 from howsure.data import ArrayImages
 from howsure.errors import DataError, InputError
+from howsure.plots.sheets import BOX, COUNT, GAP, LINE, sheets_folder, write_sheets
 
 
 def greys(count: int, *, size: tuple[int, int] = (28, 28)) -> ArrayImages:

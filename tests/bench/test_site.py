@@ -8,7 +8,7 @@ import pytest
 from bench.pages import check_page
 from bench.tiny import tiny_table, write_result
 from howsure.bench.plan import Table, table_named
-from howsure.bench.site import write_site
+from howsure.bench.report.site import write_site
 from howsure.errors import InputError
 from howsure.evaluation.curves import GRID
 

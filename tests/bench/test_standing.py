@@ -6,8 +6,8 @@ import pytest
 
 from bench.tiny import TABLE, tiny_table, write_result
 from howsure.bench.plan import Table, table_named
-from howsure.bench.standing import Standing, read_records, standing
-from howsure.bench.tabulate import markdown, plain
+from howsure.bench.report.comparison import Standing, read_records, standing
+from howsure.bench.report.text_table import markdown, plain
 from howsure.errors import InputError
 
 FREE = {"top1_distance.auroc": 0.7, "base_rate": 0.25}

@@ -8,8 +8,8 @@ import pytest
 
 from bench.tiny import tiny_table, write_result
 from howsure.bench.plan import table_named
-from howsure.bench.standing import Standing, read_records, standing
-from howsure.bench.summary import summary, summary_figure
+from howsure.bench.report.comparison import Standing, read_records, standing
+from howsure.bench.report.summary import summary, summary_figure
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,10 +10,10 @@ from sklearn.metrics import roc_auc_score
 from bench.pages import check_page
 from bench.tiny import tiny_table, write_result
 from howsure import data
+from howsure.bench.experiments.lam import see
 from howsure.bench.experiments.sweep import swept
-from howsure.bench.lam import see
 from howsure.bench.plan import Cell, Table, table_named
-from howsure.bench.site import write_site
+from howsure.bench.report.site import write_site
 from howsure.bench.work import Work
 from howsure.data.corrupted import Corruption, corrupted_set
 from howsure.recipe import recipe_for

@@ -20,7 +20,7 @@ def test_places_turn_and_distances_stay(make: Callable[[], Embedding]) -> None:
     turned = rotated(belief, TURN)
     assert turned.family == belief.family
     assert torch.allclose(turned.mean, belief.mean @ TURN)
-    assert torch.allclose(turned.place, belief.place @ TURN)
+    assert torch.allclose(turned.point_estimate, belief.point_estimate @ TURN)
     assert torch.allclose(turned.uncertainty, belief.uncertainty)
     before, after = expected_squared_distance(belief, belief), expected_squared_distance(turned, turned)
     assert torch.allclose(before, after, atol=1e-12)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from howsure.embeddings import Draws, Gaussian, VonMisesFisher, places
+from howsure.embeddings import Draws, Gaussian, VonMisesFisher, point_estimates
 from howsure.errors import InputError
 from howsure.numerics.vmf import mean_resultant_gap
 
@@ -107,7 +107,7 @@ def test_who_asks_for_this_family_says_so() -> None:
 
 def test_the_place_is_the_direction_however_little_is_known() -> None:
     e = belief(4)
-    assert torch.equal(e.place, e.direction)
+    assert torch.equal(e.point_estimate, e.direction)
     near, far = e[:1], e[-1:]  # concentrations 0 and 1e7
     assert near.mean.norm() < 1e-6 < 0.99 < far.mean.norm()
-    assert places(near).mean.norm().item() == pytest.approx(1)
+    assert point_estimates(near).mean.norm().item() == pytest.approx(1)

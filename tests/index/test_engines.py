@@ -9,7 +9,9 @@ import torch
 from howsure import Gaussian, Matcher, Point, ask
 from howsure.decide import count_identities
 from howsure.errors import GalleryError, InputError
-from howsure.index import Index, Item, ServerIndex, connect, remote_recall, remote_search
+from howsure.index import Index, Item, ServerIndex, connect
+from howsure.index.remote import recall as remote_recall
+from howsure.index.remote import search as remote_search
 from howsure.prior import Prior
 
 

@@ -12,8 +12,8 @@ import torch
 from howsure import Point
 from howsure.errors import GalleryError, GalleryLockedError, InputError
 from howsure.index import Index, Item
-from howsure.index import index as index_module
-from howsure.index.replica import Replica
+from howsure.index.local import index as index_module
+from howsure.index.local.replica import Replica
 
 
 def points(*values):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from howsure import Gaussian, Point, expected_squared_distance
-from howsure.index.engines import scan
-from howsure.index.keys import item_keys, key_width, query_keys, scan_ceiling
+from howsure.index.local import scan
+from howsure.index.ranking.keys import item_keys, key_width, query_keys, scan_ceiling
 
 
 def test_key_distance_is_the_expected_squared_distance(make):

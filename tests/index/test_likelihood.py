@@ -9,9 +9,10 @@ import torch
 from howsure import Draws, Gaussian, Matcher, Point, VonMisesFisher, cat, expected_similarity, rms_distance
 from howsure.errors import GalleryError, InputError
 from howsure.index import Index
-from howsure.index import index as index_module
-from howsure.index.engines import likely, snapshot
-from howsure.index.shrunk import ShrunkQuery, shrunk_rows, shrunk_width
+from howsure.index.local import index as index_module
+from howsure.index.local import likelihood_scan as likely
+from howsure.index.local import snapshot
+from howsure.index.ranking.shrunk_keys import ShrunkQuery, shrunk_rows, shrunk_width
 from howsure.prior import Prior, log_likelihood_ratio
 
 ONE = Prior(torch.zeros(6), torch.ones(1))

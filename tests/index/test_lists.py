@@ -10,8 +10,11 @@ import torch
 
 from howsure import Draws, Gaussian, Point
 from howsure.errors import InputError
-from howsure.index import Index, likelihood, tune
-from howsure.index.engines import embedded, lists
+from howsure.index import Index
+from howsure.index.local import engine as embedded
+from howsure.index.local import ivf as lists
+from howsure.index.local import ivf_tuning as tune
+from howsure.index.ranking import likelihood
 from howsure.prior import Prior, log_likelihood_ratio
 
 DIM, COUNT = 12, 3000

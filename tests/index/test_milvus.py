@@ -125,7 +125,7 @@ def test_encrypted_and_for_those_who_may(milvus_server, certificate, tmp_path, m
 )
 def test_a_lost_query_node_is_an_error_and_never_a_smaller_gallery(tmp_path, monkeypatch):
     # Shorter than Milvus takes to notice, so that the client cannot hide the gap by waiting.
-    monkeypatch.setattr("howsure.index.engines.milvus.PATIENCE_READING", 10.0)
+    monkeypatch.setattr("howsure.index.remote.milvus.PATIENCE_READING", 10.0)
     cluster = milvus_processes.Cluster(tmp_path / "cluster")
     try:
         with connect(f"milvus://{cluster.address}/gallery", create=True) as index:

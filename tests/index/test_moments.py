@@ -7,7 +7,7 @@ import torch
 from howsure import Draws, Gaussian, Point, rms_distance
 from howsure.errors import InputError
 from howsure.index.layout import Layout
-from howsure.index.moments import Moments, distances, log_likelihood_ratios
+from howsure.index.ranking.pairwise import Moments, distances, log_likelihood_ratios
 from howsure.prior import Prior, log_likelihood_ratio
 
 ONE, EACH = Prior(torch.zeros(6), torch.ones(1)), Prior(torch.linspace(-1, 1, 6), torch.linspace(0.5, 3, 6))

@@ -9,7 +9,8 @@ import torch
 
 from howsure import Gaussian, Point
 from howsure.errors import GalleryError, InputError
-from howsure.index import Index, connect, export_gallery, import_gallery, moving
+from howsure.index import Index, connect, export_gallery, import_gallery
+from howsure.index import archive as moving
 from howsure.prior import Prior
 
 NAMES = ["a", "nul\0inside", "", "ö"]

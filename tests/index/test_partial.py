@@ -9,9 +9,10 @@ import torch
 
 from howsure import Gaussian, Point
 from howsure.errors import GalleryError, GalleryUnavailableError
-from howsure.index import ServerIndex, remote_recall
-from howsure.index.engines.server import Hit, Nearest, handle_of
+from howsure.index import ServerIndex
 from howsure.index.items import Item
+from howsure.index.remote import recall as remote_recall
+from howsure.index.remote.contract import Hit, Nearest, handle_of
 from howsure.prior import Prior
 
 

@@ -17,7 +17,7 @@ from howsure.errors import GalleryError, GalleryUnavailableError
 from howsure.index import Index, connect
 from howsure.prior import Prior
 
-postgres_engine = pytest.importorskip("howsure.index.engines.postgres", reason="needs the package psycopg")
+postgres_engine = pytest.importorskip("howsure.index.remote.postgres", reason="needs the package psycopg")
 
 
 def beliefs(count, seed=0, dim=16):

@@ -7,7 +7,7 @@ import torch
 from howsure import Draws, Gaussian, Matcher, Point, cat, rms_distance
 from howsure.errors import GalleryError, InputError
 from howsure.index import Index
-from howsure.index import index as index_module
+from howsure.index.local import index as index_module
 
 
 def check_search(index, model, query, k):

@@ -5,9 +5,9 @@ import torch
 
 from howsure import Gaussian
 from howsure.index import Index
-from howsure.index.engines.scan import largest_products
-from howsure.index.shrunk import ShrunkQuery, shrunk_rows
-from howsure.index.weighted import Typical
+from howsure.index.local.scan import largest_products
+from howsure.index.ranking.shrunk_keys import ShrunkQuery, shrunk_rows
+from howsure.index.ranking.weighted_keys import Typical
 from howsure.prior import Prior, log_likelihood_ratio
 
 DIM, COUNT = 32, 4000

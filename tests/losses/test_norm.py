@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from howsure.data import load
-from howsure.embeddings import Point, VonMisesFisher, places
+from howsure.embeddings import Point, VonMisesFisher, point_estimates
 from howsure.errors import InputError
 from howsure.evaluation.evaluate import neighbours
 from howsure.heads import NormHead
@@ -103,7 +103,7 @@ def test_the_length_predicts_errors_on_digits(loss: str) -> None:
     done = train(load("digits:train"), RECIPE.but(loss=loss))
     test = load("digits:test")
     e, labels = done.embedder.encode(test), np.array(test.labels)
-    near = neighbours(places(e), places(e), leave_one_out=True, depth=1).positions
+    near = neighbours(point_estimates(e), point_estimates(e), leave_one_out=True, depth=1).positions
     right = labels[near] == labels[:, None]
     assert recall_at_k(right, 1) > 0.85
     assert r_auroc(e.uncertainty.numpy(), right[:, 0]) > 0.6

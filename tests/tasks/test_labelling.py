@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from howsure.compare import rms_distance
-from howsure.embeddings import Gaussian, NovelGaussian, Point, places
+from howsure.embeddings import Gaussian, NovelGaussian, Point, point_estimates
 from howsure.errors import InputError
 from howsure.tasks.labelling import label_next
 
@@ -55,7 +55,7 @@ def test_listed_digits_teach_a_nearest_neighbour_more_than_random_ones(digits, c
     pool, rest = digits.clean[half], digits.clean[~half]
 
     def accuracy(chosen: list[int]) -> float:
-        nearest = rms_distance(places(rest), places(pool[chosen])).argmin(1).numpy()
+        nearest = rms_distance(point_estimates(rest), point_estimates(pool[chosen])).argmin(1).numpy()
         return float((digits.labels[half][chosen][nearest] == digits.labels[~half]).mean())
 
     at_random = [

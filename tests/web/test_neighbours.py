@@ -11,8 +11,8 @@ from howsure.decide import FEATURES
 from howsure.match import Matcher
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
-from howsure.web.neighbours import NEAREST, codes_of, look_around
-from howsure.web.strangers import unknown_roc
+from howsure.web.gallery_review import NEAREST, codes_of, look_around
+from howsure.web.unknown_roc import unknown_roc
 
 MATCHER = Matcher(scale=4.0, offset=4.0, base_rate=0.1)
 

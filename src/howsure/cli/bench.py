@@ -13,8 +13,8 @@ from howsure.errors import InputError
 
 if TYPE_CHECKING:
     from howsure.bench.plan import Cell, Table
+    from howsure.bench.report.comparison import Standing
     from howsure.bench.runner import Told
-    from howsure.bench.standing import Standing
 
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records and models are kept.")]
 RESULTS = Path("results")
@@ -52,9 +52,9 @@ def run(
 ) -> None:
     """Make the runs that a table lacks, then print it. What was stopped goes on; what is done is only read."""
     from howsure.bench.plan import table_named
+    from howsure.bench.report.comparison import read_records, standing
+    from howsure.bench.report.text_table import plain
     from howsure.bench.runner import discard, make_missing
-    from howsure.bench.standing import read_records, standing
-    from howsure.bench.tabulate import plain
 
     chosen = table_named(table)
     cells = chosen.cells(_words(methods), _numbers(seeds) or (chosen.seeds[:2] if quick else None))
@@ -79,8 +79,8 @@ def report(
 ) -> None:
     """Write pages about all tables from their records; nothing is run."""
     from howsure.bench.plan import table_named, table_names
-    from howsure.bench.plots import require_matplotlib
-    from howsure.bench.site import write_site
+    from howsure.bench.report.site import write_site
+    from howsure.plots.figures import require_matplotlib
 
     require_matplotlib()
     written = write_site([table_named(name) for name in table_names()], results, out)

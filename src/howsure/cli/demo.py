@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from howsure.bench.demo import Demo
     from howsure.decide.outcomes import Tally
+    from howsure.demo import Demo
 
 # A picture of the terminal that fetches nothing: the system's own monospace font.
 SVG_FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -52,7 +52,7 @@ def demo(
     svg: Annotated[Path | None, typer.Option(hidden=True, help="Also draw what is printed, as an SVG.")] = None,
 ) -> None:
     """Train, calibrate, index and search handwritten digits, two of which the model has never seen."""
-    from howsure.bench import demo as show
+    from howsure import demo as show
 
     done = show.run(out, method=method, seed=seed, device=device(), stage=_stage)
     with _stage("writing the report", 1):
@@ -85,7 +85,7 @@ def _stage(task: str, total: int) -> Iterator[Callable[[float], None]]:
 
 
 def _json(done: Demo) -> dict[str, Any]:
-    from howsure.bench.demo import CONFIDENCE, MAX_ERROR, PROMISED, headline, promise
+    from howsure.demo import CONFIDENCE, MAX_ERROR, PROMISED, headline, promise
 
     return {
         "summary": headline(done),
@@ -117,7 +117,7 @@ def _rates(tally: Tally) -> dict[str, Any]:
 
 
 def _print(done: Demo, console: Console) -> None:
-    from howsure.bench.demo import headline, promise
+    from howsure.demo import headline, promise
 
     console.print(headline(done), style="bold")
     console.print()
@@ -139,7 +139,7 @@ def _table(done: Demo) -> Table:
     from rich import box
     from rich.table import Table
 
-    from howsure.bench.demo import HOWSURE, PROMISED, share
+    from howsure.demo import HOWSURE, PROMISED, share
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     table.add_column("\nanswers by")
@@ -161,7 +161,7 @@ def _examples(done: Demo) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from howsure.bench.demo import chance, examples, said
+    from howsure.demo import chance, examples, said
 
     grid = Table.grid(padding=(0, 2))
     for query in examples(done):

@@ -44,14 +44,14 @@ def evaluate(
 ) -> None:
     """Measure a model: retrieval, verification, selective prediction, calibration, detection of foreign pictures."""
     from howsure import data as pictures
-    from howsure.bench.map_files import map_file
-    from howsure.bench.plots import require_matplotlib
-    from howsure.bench.sheets import sheets_folder
     from howsure.data.corrupted import corrupted_set, corruption_named
     from howsure.decide import Policy
     from howsure.embedder import Embedder
     from howsure.evaluation.answer_calibration import chance_metrics, honesty_of
     from howsure.evaluation.evaluate import evaluate as measure
+    from howsure.plots.figures import require_matplotlib
+    from howsure.plots.map_files import map_file
+    from howsure.plots.sheets import sheets_folder
 
     embedder = Embedder.load(model).to(device())
     worse = corruption_named(corrupt) if corrupt else None
@@ -122,15 +122,15 @@ def _first_matcher(embedder: Embedder) -> Matcher | None:
 
 def _write_sheets(folder: Path, seen: dict[str, Encoded]) -> list[Path]:
     """Those of the clean pictures in the folder itself, those of the others below it."""
-    from howsure.bench.sheets import sheets_folder, write_sheets
+    from howsure.plots.sheets import sheets_folder, write_sheets
 
     places = {name: folder if name == CLEAN else sheets_folder(folder / name.replace(":", "-")) for name in seen}
     return [file for name, one in seen.items() for file in write_sheets(places[name], one.images, one.embedding)]
 
 
 def _draw_map(file: Path, seen: dict[str, Encoded], labels: Sequence[str], *, seed: int) -> None:
-    from howsure.bench.map_files import write_map
-    from howsure.bench.maps import View, belief_map, map_rows
+    from howsure.plots.map_files import write_map
+    from howsure.plots.maps import View, belief_map, map_rows
 
     rows = map_rows(labels, seed=seed)
     count = f"{len(rows):,} of {len(labels):,} pictures"

@@ -79,7 +79,7 @@ def _seen(path: Path, images: ImageSet, *, strict: bool) -> _Seen:
     import numpy as np
 
     from howsure.embedder import Embedder
-    from howsure.embeddings import places
+    from howsure.embeddings import point_estimates
     from howsure.evaluation.evaluate import neighbours
 
     embedder = Embedder.load(path).to(device())
@@ -90,7 +90,7 @@ def _seen(path: Path, images: ImageSet, *, strict: bool) -> _Seen:
     report_skipped(found.skipped)
     if None in found.images.labels:
         raise InputError(f"labels of {images.name}", expected="one for every picture", got="some missing")
-    labels, bare = np.array(found.images.labels, dtype=str), places(found.embedding)
+    labels, bare = np.array(found.images.labels, dtype=str), point_estimates(found.embedding)
     near = neighbours(bare, bare, leave_one_out=True, depth=1)
     doubts = {"uncertainty": found.embedding.uncertainty.double().numpy(), "distance": near.distances[:, 0]}
     told = {name: doubt for name, doubt in doubts.items() if np.ptp(doubt) > 0}

@@ -18,7 +18,7 @@ def import_(
 ) -> None:
     """Read a file into a gallery: a path or a URL. What is there already is left alone."""
     from howsure.index import connect, import_gallery
-    from howsure.index.moving import read_manifest
+    from howsure.index.archive import read_manifest
 
     manifest = read_manifest(file)
     with connect(out, create=True, about=manifest.about) as index:

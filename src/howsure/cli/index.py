@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from howsure.cli import across
+from howsure.cli import distributed as across
 from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
 from howsure.errors import GalleryError, InputError
 

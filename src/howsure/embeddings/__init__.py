@@ -6,8 +6,8 @@ from howsure.embeddings.fused import fused
 from howsure.embeddings.gaussian import Gaussian
 from howsure.embeddings.mixture import GaussianMixture
 from howsure.embeddings.novelty import NovelGaussian
-from howsure.embeddings.places import places
 from howsure.embeddings.point import Point
+from howsure.embeddings.point_estimate import point_estimates
 from howsure.embeddings.von_mises_fisher import VonMisesFisher
 
 __all__ = [
@@ -20,6 +20,6 @@ __all__ = [
     "VonMisesFisher",
     "cat",
     "fused",
-    "places",
+    "point_estimates",
     "restore",
 ]

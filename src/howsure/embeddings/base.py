@@ -94,7 +94,7 @@ class Embedding(ABC):
         return self.variance.sum(-1)
 
     @property
-    def place(self) -> Tensor:
+    def point_estimate(self) -> Tensor:
         """Where the item lies, however sure we are of it, (N, D): the mean, and on the sphere the direction."""
         return self.mean
 

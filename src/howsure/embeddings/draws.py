@@ -75,8 +75,8 @@ class Draws(Embedding):
         return self.atoms.mean.mean(1)
 
     @property
-    def place(self) -> Tensor:
-        return self.atoms.place.mean(1)
+    def point_estimate(self) -> Tensor:
+        return self.atoms.point_estimate.mean(1)
 
     @property
     def variance(self) -> Tensor:

@@ -58,7 +58,7 @@ class VonMisesFisher(Embedding):
         return mean_resultant(self.concentration, self.dim)
 
     @property
-    def place(self) -> Tensor:
+    def point_estimate(self) -> Tensor:
         return self.direction  # the mean is shorter the less is known, and so nearer to everything
 
     @property

@@ -12,7 +12,7 @@ import torch
 from howsure import metrics
 from howsure.compare import rms_distance
 from howsure.decide import lead
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
 from howsure.evaluation.confidence import confidence_metrics
 from howsure.evaluation.metric import Metric, defined
@@ -71,7 +71,7 @@ def evaluate(
             got=f"{len(belief)} pictures of {codes.max() + 1 if len(codes) else 0} classes",
         )
     near = neighbours(belief, belief, leave_one_out=True)
-    bare = places(belief)
+    bare = point_estimates(belief)
     doubtful = bool((belief.uncertainty > 0).any())  # otherwise places are all there is
     free = neighbours(bare, bare, leave_one_out=True) if doubtful else near
     found = codes[near.positions]
@@ -214,7 +214,7 @@ def _calibration(belief: Embedding, codes: np.ndarray, matcher: Matcher, *, seed
 
 
 def _detection(belief: Embedding, doubts: dict[str, np.ndarray], ood: Embedding) -> list[Metric]:
-    free = neighbours(places(ood), places(belief))
+    free = neighbours(point_estimates(ood), point_estimates(belief))
     far = min(FAR, len(belief) - 1)  # as for the familiar items, each of which is one of them
     foreign = _said(ood) | {
         "top1_distance": free.distances[:, 0],

@@ -10,7 +10,7 @@ from torch import Tensor
 from howsure.compare import rms_distance
 from howsure.embeddings import Embedding, fused
 from howsure.errors import InputError
-from howsure.index.gallery import Gallery
+from howsure.index.index import Gallery
 
 
 def identities(gallery: Gallery) -> tuple[list[str], Embedding]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from howsure.embedder import Embedder
-from howsure.embeddings import places
+from howsure.embeddings import point_estimates
 from howsure.errors import InputError
 from howsure.heads.last_layer import LastLayerLaplace
 from howsure.heads.members import MemberBackbones, MemberHeads
@@ -44,7 +44,7 @@ def join(members: Sequence[Embedder], pictures: Any) -> Embedder:
         told["links"] = [member.card["link"] for member in members]  # each is about its own member's distances
     joined = first.with_head(head, told, backbone=backbone).eval()
 
-    seen = [draw.mean.double() for draw in places(joined.encode(pictures)).by_draw()]
+    seen = [draw.mean.double() for draw in point_estimates(joined.encode(pictures)).by_draw()]
     turns = torch.stack([procrustes(place, seen[0]) for place in seen])
     head.rotations.copy_(turns)
     left = sum((place @ turn - seen[0]).square().sum() for place, turn in zip(seen, turns, strict=True))

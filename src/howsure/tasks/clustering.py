@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import fcluster
 from scipy.special import softmax
 
 from howsure.compare import expected_squared_distance
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
 from howsure.match import Matcher
 from howsure.metrics import b_cubed
@@ -87,7 +87,7 @@ def cluster_tree(belief: Embedding, *, weighted: bool = True) -> Tree:
     """
     if len(belief) < 2:
         raise InputError("clustering", expected="two items or more", got=str(len(belief)))
-    bare = places(belief).to(dtype=torch.float64)
+    bare = point_estimates(belief).to(dtype=torch.float64)
     squared = expected_squared_distance(bare, bare).numpy()
     doubt = belief.uncertainty.double().numpy() if weighted else np.zeros(len(belief))
     doubt = np.maximum(doubt, LEAST)

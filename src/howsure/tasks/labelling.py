@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from howsure.compare import rms_distance
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
 
 __all__ = ["Wanted", "label_next"]
@@ -46,11 +46,11 @@ def label_next(belief: Embedding, count: int, *, labelled: Embedding | None = No
         raise InputError("count", expected=f"1 to {min(len(belief), MOST)}", got=str(count))
     seen = np.unique(np.linspace(0, len(belief) - 1, min(len(belief), MOST)).astype(int))
     ambiguity, novelty = _ranks(belief.uncertainty)[seen], _ranks(belief.novelty, otherwise=len(belief))[seen]
-    bare = places(belief[seen])
+    bare = point_estimates(belief[seen])
     distance = rms_distance(bare, bare).numpy()
     gap = distance.max(1)
     if labelled is not None and len(labelled):
-        gap = rms_distance(bare, places(labelled)).amin(1).numpy()
+        gap = rms_distance(bare, point_estimates(labelled)).amin(1).numpy()
     weight = 1 + np.maximum(ambiguity, novelty)
     wanted: list[Wanted] = []
     left = np.ones(len(seen), dtype=bool)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
 from howsure.compare import expected_squared_distance
-from howsure.embeddings import Embedding, cat, places
+from howsure.embeddings import Embedding, cat, point_estimates
 from howsure.errors import InputError
 from howsure.match import Matcher
 from howsure.metrics import checks
@@ -82,8 +82,8 @@ class Tracker:
     def _probability(self, frame: Embedding) -> np.ndarray:
         """P(same) of every detection and every track, (Q, T)."""
         groups = np.repeat(np.arange(len(self._tracks)), [len(track) for track in self._tracks])
-        tracks = places(prototypes(cat(self._tracks), groups, weighted=self.weighted))
-        squared = expected_squared_distance(places(frame), tracks).double()
+        tracks = point_estimates(prototypes(cat(self._tracks), groups, weighted=self.weighted))
+        squared = expected_squared_distance(point_estimates(frame), tracks).double()
         return self.matcher.probability((squared + 2 * self.usual).sqrt()).numpy()
 
 

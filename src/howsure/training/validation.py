@@ -13,7 +13,7 @@ from torch import Tensor
 from howsure.compare import rms_distance
 from howsure.data import ImageSet, InputSpec
 from howsure.embedder import Embedder
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import CalibrationError, InputError, TrainingError
 from howsure.match import Matcher
 from howsure.metrics import recall_at_k
@@ -102,7 +102,7 @@ class Validation:
 
         By places: early in a run doubts are noise, and firm pictures would be everybody's neighbours.
         """
-        bare = places(belief)
+        bare = point_estimates(belief)
         nearest = np.empty(len(bare), int)
         for start in range(0, len(bare), 512):
             block = rms_distance(bare[start : start + 512], bare)
@@ -126,7 +126,7 @@ class Validation:
 
     def check_not_collapsed(self, belief: Embedding, recipe: Recipe) -> None:
         """Every picture at one place: the loss cannot tell it from learning, the spread can."""
-        place = belief.place.double()
+        place = belief.point_estimate.double()
         spread = (place - place.mean(0)).square().sum(-1).mean() / place.square().sum(-1).mean().clamp_min(1e-12)
         if spread < 1e-3:
             raise TrainingError(

@@ -13,12 +13,12 @@ from starlette.staticfiles import StaticFiles
 from howsure import __version__
 from howsure.web.counters import Counters
 from howsure.web.limits import Guard
+from howsure.web.micro_batcher import Together
 from howsure.web.problems import PROBLEMS, tell_problems
 from howsure.web.routes import bulk, feedback, items, quality, search, service, suspects
 from howsure.web.service import Service
 from howsure.web.settings import Settings
 from howsure.web.state import open_state
-from howsure.web.together import Together
 from howsure.web.worker import Worker
 
 __all__ = ["create_app"]

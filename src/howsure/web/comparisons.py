@@ -6,10 +6,10 @@ import threading
 
 from howsure.decide import Policy
 from howsure.errors import GalleryError
-from howsure.web.neighbours import MOST, Neighbours, codes_of, look_around
-from howsure.web.once import Once
+from howsure.web.gallery_review import MOST, Neighbours, codes_of, look_around
 from howsure.web.problems import RefusedError
-from howsure.web.strangers import Roc, unknown_roc
+from howsure.web.unknown_roc import Roc, unknown_roc
+from howsure.web.versioned_cache import Once
 from howsure.web.view import View
 
 __all__ = ["Comparisons"]

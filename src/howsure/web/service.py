@@ -9,12 +9,12 @@ from typing import Annotated
 from fastapi import Depends, Request, UploadFile
 
 from howsure.web.counters import Counters
+from howsure.web.micro_batcher import Together
 from howsure.web.pictures import Picture, read_picture
 from howsure.web.problems import RefusedError
 from howsure.web.schemas import Precomputed, SearchReply
 from howsure.web.settings import Settings
 from howsure.web.state import State
-from howsure.web.together import Together
 from howsure.web.worker import Worker
 
 __all__ = ["Served", "Service"]

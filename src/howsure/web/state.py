@@ -22,11 +22,11 @@ from howsure.match import Matcher
 from howsure.tasks.opening import model_of
 from howsure.web.comparisons import Comparisons
 from howsure.web.feedback import FeedbackLog
-from howsure.web.once import Once
 from howsure.web.pictures import KEPT, Picture, Recent, Sources, png
 from howsure.web.problems import RefusedError
-from howsure.web.removed import Removal, Removals
+from howsure.web.removals import Removal, Removals
 from howsure.web.settings import Settings
+from howsure.web.versioned_cache import Once
 from howsure.web.view import View
 
 __all__ = ["State", "open_state"]

@@ -25,7 +25,7 @@ from howsure.compare import expected_squared_distance, mean_over_draws, mutual_l
 from howsure.data import ImageSet
 from howsure.data.corrupted import corrupted_set, corruption_named
 from howsure.embedder import Embedder
-from howsure.embeddings import Embedding, places
+from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
 from howsure.evaluation.failure_prediction import foreseen
 from howsure.tasks.prototypes import prototypes
@@ -125,12 +125,12 @@ def _fit(pool: Pool, episode: Episode, *, poor: bool) -> Mapping[str, Tensor]:
             for name, own in support.tensors().items()
         })  # fmt: skip
     groups = np.repeat(np.arange(way), shots)
-    where, fused = places(query), prototypes(support, groups)
-    means = {"plain": prototypes(places(support), groups, weighted=False)}
+    where, fused = point_estimates(query), prototypes(support, groups)
+    means = {"plain": prototypes(point_estimates(support), groups, weighted=False)}
     doubtful = bool((support.variance > 0).all())
     if doubtful:
-        means["weighted"] = places(fused)
-    scores = {rule: -expected_squared_distance(where, places(mean)) for rule, mean in means.items()}
+        means["weighted"] = point_estimates(fused)
+    scores = {rule: -expected_squared_distance(where, point_estimates(mean)) for rule, mean in means.items()}
     if doubtful:
         one_draw = partial(mutual_likelihood_of_draws, paired=False)
         scores["likelihood"] = mean_over_draws(one_draw, query, fused, paired=False)

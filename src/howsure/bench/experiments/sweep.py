@@ -15,7 +15,7 @@ from torch import Tensor
 
 from howsure import metrics
 from howsure.bench.experiments import flat
-from howsure.bench.lam import ANCHORS, Seen, see, told
+from howsure.bench.experiments.lam import ANCHORS, Seen, see, told
 from howsure.bench.work import Work
 from howsure.data import CORRUPTIONS, ImageSet
 from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Response
 
-from howsure.bench.outlines import map_plane
-from howsure.bench.plots import Plane
 from howsure.decide import Honesty
 from howsure.embeddings import Embedding
+from howsure.plots.figures import Plane
+from howsure.plots.outlines import map_plane
 from howsure.web import schemas
-from howsure.web.neighbours import MOST as COMPARED
-from howsure.web.neighbours import Neighbours, codes_of
+from howsure.web.gallery_review import MOST as COMPARED
+from howsure.web.gallery_review import Neighbours, codes_of
 from howsure.web.service import Served
 from howsure.web.state import State
 from howsure.web.view import View

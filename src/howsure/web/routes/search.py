@@ -19,10 +19,10 @@ from howsure.match import match_probability
 from howsure.web.pictures import Picture, data_url, degraded
 from howsure.web.replies import as_json
 from howsure.web.schemas import Bell, Match, Precomputed, Result, SearchReply, Split, VerifyReply
+from howsure.web.sentences import about_pair, about_query
 from howsure.web.service import Served, Service
 from howsure.web.state import State
 from howsure.web.view import View
-from howsure.web.words import about_pair, about_query
 
 router = APIRouter(tags=["search"])
 

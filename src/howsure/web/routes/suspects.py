@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query
 
 from howsure.compare import rms_distance
 from howsure.index.identities import best_pictures
-from howsure.web.neighbours import codes_of
+from howsure.web.gallery_review import codes_of
 from howsure.web.problems import RefusedError
 from howsure.web.schemas import Best, LabelError, Suspects, Twins
 from howsure.web.service import Served

@@ -1,0 +1,1 @@
+"""How our runs compare with published tables, as text, Markdown and pages."""

@@ -1,0 +1,1 @@
+"""An index in a directory: SQLite is the truth, a mapped snapshot serves searches."""

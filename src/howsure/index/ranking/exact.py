@@ -1,0 +1,108 @@
+"""The k nearest items, proved: candidates from a float32 scan, distances in float64, wider until the proof holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from howsure.embeddings import Embedding
+from howsure.index.layout import Layout
+from howsure.index.ranking.candidates import Finder
+from howsure.index.ranking.keys import query_keys, scan_ceiling
+from howsure.index.ranking.pairwise import Moments, distances
+
+SLACK = 16  # candidates beyond k: enough for the proof unless very many items are about equally near
+WIDEN = 4
+QUERIES = 256  # scanned together
+VALUES = 1 << 17  # compared together: few enough to stay in the cache
+
+Cost = Callable[[Moments, Moments], np.ndarray]  # of an item of one with that of the other: small = near
+Records = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Item numbers and distances of the nearest, (Q, k), best first."""
+
+    numbers: np.ndarray
+    distances: np.ndarray
+    exact: bool
+    candidates: int
+    likelihoods: np.ndarray | None = None  # where they were asked for
+    recall: float | None = None  # estimated, where the ranking is not exact
+
+
+def rank(query: Embedding, k: int, *, engine: Finder, layout: Layout) -> Ranking:
+    """The k nearest of at least k items, by distance, then by age. The query is in float64, on the CPU.
+
+    Let t be the k-th exact distance² among the candidates. The scan reported every other item at `reach` or farther. If
+    no item within t can be reported that far (`scan_ceiling`), then none of the others belongs among the k nearest.
+    """
+    if len(query) <= QUERIES:
+        return _rank_block(query, k, engine, layout)
+    parts = [_rank_block(query[start : start + QUERIES], k, engine, layout) for start in range(0, len(query), QUERIES)]
+    return Ranking(
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.distances for part in parts]),
+        all(part.exact for part in parts),
+        max(part.candidates for part in parts),
+    )
+
+
+def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ranking:
+    keys, constant = query_keys(query, layout.draws)
+    moments = Moments.of(query.by_draw())
+    numbers, nearest = np.empty((len(query), k), np.int64), np.empty((len(query), k))
+    waiting, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
+    while len(waiting):
+        found = engine.candidates(keys[waiting], count)
+        asked = moments if len(waiting) == len(query) else moments[waiting]
+        (exactly,) = costs(asked, found.numbers, distances, records=engine.records, layout=layout)
+        best = np.arange(len(waiting))[:, None], np.lexsort((found.numbers, exactly))[:, :k]
+        numbers[waiting], nearest[waiting] = found.numbers[best], exactly[best]
+        most = max(most, found.numbers.shape[1])
+        ceiling = scan_ceiling(keys[waiting], nearest[waiting, -1] ** 2, constant[waiting])
+        proved = (found.reach == np.inf) | (found.reach > ceiling)
+        hopeless = found.reach == -np.inf
+        exact = exact and not hopeless.any()
+        waiting = waiting[~(proved | hopeless)]
+        count *= WIDEN
+    return Ranking(numbers, nearest, exact, most)
+
+
+def costs(query: Moments, found: np.ndarray, *each: Cost, records: Records, layout: Layout) -> list[np.ndarray]:
+    """From each query to what was found for it, (Q, c), in float64; infinite where that is -1.
+
+    `records` gives the packed moments of what was found.
+    """
+    count, width = found.shape
+    step = max(1, VALUES // layout.dim)
+    if width <= step and found.min(initial=0) >= 0:
+        return _dense_costs(query, found, *each, records=records, layout=layout)
+    flat, owner = found.ravel(), np.repeat(np.arange(count), width)
+    pairs = np.flatnonzero(flat >= 0)
+    values = [np.full(found.size, np.inf) for _ in each]
+    for start in range(0, len(pairs), step):
+        part = pairs[start : start + step]
+        asked, gallery = query[owner[part]], Moments.read(records(flat[part]), layout)
+        for value, cost in zip(values, each, strict=True):
+            value[part] = cost(asked, gallery)
+    return [value.reshape(found.shape) for value in values]
+
+
+def _dense_costs(query: Moments, found: np.ndarray, *each: Cost, records: Records, layout: Layout) -> list[np.ndarray]:
+    """The same where nothing is -1: what is known of a query is worked out once."""
+    count, width = found.shape
+    if count == 1:  # the usual search, where every microsecond counts
+        gallery = Moments.read(records(found[0]), layout)
+        return [cost(query, gallery)[None] for cost in each]
+    step = max(1, VALUES // max(1, width * layout.dim))
+    parts = []
+    for start in range(0, count, step):
+        part = found[start : start + step]
+        asked = query[start : start + step].shaped(len(part), 1)
+        gallery = Moments.read(records(part.ravel()), layout).shaped(*part.shape)
+        parts.append([cost(asked, gallery) for cost in each])
+    return [np.concatenate(values) for values in zip(*parts, strict=True)]

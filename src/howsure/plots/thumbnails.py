@@ -1,0 +1,147 @@
+"""Pictures beside a map, each with a line to what is believed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from howsure.data import ImageSet
+from howsure.embeddings import Embedding
+from howsure.plots.figures import INK
+from howsure.plots.outlines import Outlines
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["STRIP", "Thumbnail", "add_thumbnails", "deviations", "examples_of", "name_rows", "short", "thumbnails"]
+
+STRIP = 0.9  # inches that a row of pictures takes
+BOX = (0.84, 0.56)  # inches for a picture
+PRINT = 300  # pixels an inch that are kept of a large picture
+EXAMPLES = 5  # pictures in a row
+NEAR, WORDS = 8, 12  # points between map and picture, and for a caption
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A picture, the item it is of, and what is said about it."""
+
+    item: int
+    picture: Image.Image
+    caption: str
+    colour: tuple[float, ...]
+
+
+def deviations(belief: Embedding) -> np.ndarray:
+    """One standard deviation of each item, as if it were the same in every dimension, (N,)."""
+    return np.sqrt(belief.uncertainty.detach().double().numpy() / belief.dim)
+
+
+def examples_of(belief: Embedding, labels: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
+    """The most and the least certain items, each most extreme of its class, none twice."""
+    order = np.argsort(deviations(belief), kind="stable")
+    names = np.arange(len(order)) if labels is None else np.asarray(labels)
+    most, least = (
+        ranked[np.sort(np.unique(names[ranked], return_index=True)[1])][:EXAMPLES] for ranked in (order, order[::-1])
+    )
+    return most, least[~np.isin(least, most)]
+
+
+def thumbnails(belief: Embedding, images: ImageSet, rows: np.ndarray, colours: np.ndarray) -> list[Thumbnail]:
+    """The pictures of these items, with label and standard deviation."""
+    doubt = deviations(belief)
+    return [
+        Thumbnail(int(i), images.image(int(i)), _caption(images.labels[i], doubt[i]), tuple(colours[i])) for i in rows
+    ]
+
+
+def _caption(label: str | None, doubt: float) -> str:
+    return f"{short(label or '')} ±{doubt:#.2g}".strip()
+
+
+def short(label: str) -> str:
+    """A label on one line, or its end where it is long: labels tend to differ there.
+
+    >>> short("spam"), short("a very long name of a class")
+    ('spam', '… of a class')
+    """
+    line = " ".join(label.split())
+    return line if len(line) <= 12 else f"…{line[-11:]}"
+
+
+def add_thumbnails(
+    axes: Axes, rows: Sequence[Sequence[Thumbnail]], shapes: Outlines, *, before: Outlines | None
+) -> None:
+    """The first row above the map, the second below, from left to right as they lie in it, with lines to their beliefs.
+
+    A cross marks where an item lay `before`.
+    """
+    for row, side in zip(rows, (1, -1), strict=True):
+        places = {one.item: shapes.centres[shapes.items == one.item] for one in row}
+        for slot, one in enumerate(sorted(row, key=lambda one: float(places[one.item][:, 0].mean()))):
+            at = ((slot + 0.5) / len(row), max(side, 0))
+            _show(axes, one, at=at, side=side)
+            _lead(axes, shapes, one.item, at=at)
+            if before is not None:
+                old = before.centres[before.items == one.item]
+                axes.plot(*old.T, "x", markersize=5, markeredgewidth=1.3, color=INK, zorder=6)
+
+
+def name_rows(axes: Axes) -> None:
+    """Say beside the map which row of pictures is which; in the map whose beliefs chose them."""
+    for side, words in ((1, "most certain"), (-1, "least certain")):
+        _text(axes, words, (0, max(side, 0)), offset=(-4, 36 * side * STRIP), ha="right", va="center", rotation=90)
+
+
+def _show(axes: Axes, one: Thumbnail, *, at: tuple[float, float], side: int) -> None:
+    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+
+    small = one.picture.convert("RGB")
+    small.thumbnail((round(PRINT * BOX[0]), round(PRINT * BOX[1])))  # makes none larger
+    picture = np.asarray(small)
+    zoom = 72 * min(BOX[0] / picture.shape[1], BOX[1] / picture.shape[0])
+    half = zoom * picture.shape[0] / 2
+    middle = side * (NEAR + half) + (WORDS if side > 0 else 0)  # a caption is under its picture, on either side
+    frame = {"edgecolor": one.colour, "linewidth": 1.8, "facecolor": "none"}
+    shown = AnnotationBbox(
+        OffsetImage(picture, zoom=zoom, interpolation="nearest"),
+        at,
+        xybox=(0, middle),
+        xycoords="axes fraction",
+        boxcoords="offset points",
+        pad=0,
+        bboxprops=frame,
+        annotation_clip=False,
+    )
+    axes.add_artist(shown)
+    _text(axes, one.caption, at, offset=(0, middle - half - 3), ha="center", va="top")
+
+
+def _lead(axes: Axes, shapes: Outlines, item: int, *, at: tuple[float, float]) -> None:
+    from matplotlib.patches import Polygon
+
+    line = {"arrowstyle": "-", "color": INK, "linewidth": 0.6, "alpha": 0.6, "shrinkA": 0, "shrinkB": 0}
+    for i in np.flatnonzero(shapes.items == item):
+        outline = Polygon(shapes.curves[i], closed=shapes.closed, fill=False, edgecolor=INK, linewidth=1.1, zorder=4)
+        axes.add_patch(outline)
+        place = tuple(shapes.centres[i])
+        axes.annotate("", xy=place, xytext=at, textcoords="axes fraction", arrowprops=line, zorder=4)
+
+
+def _text(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[float, float], **look: Any) -> None:
+    axes.annotate(
+        words,
+        at,
+        xycoords="axes fraction",
+        xytext=offset,
+        textcoords="offset points",
+        fontsize=8,
+        color=INK,
+        annotation_clip=False,
+        parse_math=False,  # a label may have dollars
+        **look,
+    )

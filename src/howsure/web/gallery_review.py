@@ -1,0 +1,111 @@
+"""What its neighbours say about each item: every picture compared with every other, once for a state of the gallery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from howsure.compare import rms_distance
+from howsure.embeddings import Embedding
+from howsure.index.local.scan import nearest, squared_norms
+from howsure.index.ranking.keys import item_keys, query_keys
+from howsure.match import Matcher
+
+__all__ = ["MOST", "Neighbours", "codes_of", "look_around"]
+
+NEAREST = 16
+MOST = 100_000  # items; the work grows with their square
+TOGETHER = 64  # queries: few, for whoever searches meanwhile waits for them
+TWIN = 0.1  # of the usual gap to the nearest: two pictures that are closer are taken for one
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The k nearest other items of each of N, nearest first; codes stand for labels, -1 for none."""
+
+    codes: np.ndarray  # (N,)
+    rows: np.ndarray  # (N, k)
+    distances: np.ndarray  # (N, k): rms_distance
+    gaps: np.ndarray  # (N, k): distance of the means
+
+    def errors(self) -> np.ndarray | None:
+        """(N,) whether the nearest other picture carries another label; None where nothing can be told."""
+        if self.rows.shape[1] == 0 or not (self.codes >= 0).any():
+            return None
+        return (self.codes >= 0) & (self.codes[self.rows[:, 0]] != self.codes)
+
+    def label_probability(self, matcher: Matcher) -> np.ndarray:
+        """(N,) P(same) with the nearest other item of the same label, 0 if none is near, NaN without a label."""
+        same = self._near == self.codes[:, None]
+        first = np.where(same, self.distances, np.inf).min(1, initial=np.inf)
+        found = matcher.probability(torch.from_numpy(np.where(np.isfinite(first), first, 0.0))).numpy()
+        return np.where(self.codes < 0, np.nan, np.where(np.isfinite(first), found, 0.0))
+
+    def label_errors(self, matcher: Matcher) -> list[tuple[int, int, float]]:
+        """Items that look like those of another label: row, code of that label, and its probability; surest first.
+
+        Neighbours speak for their label with their odds o of being the same: P(label) = Σ o of it / (1 + Σ o of all).
+        """
+        odds = np.exp(matcher.log_odds(torch.from_numpy(self.distances)).clamp(max=50.0).numpy())  # (N, k)
+        odds = np.where(self._near >= 0, odds, 0.0)
+        # (N, k): what all neighbours of the label of neighbour j bring together
+        shared = np.stack([(odds * (self._near == near[:, None])).sum(1) for near in self._near.T], 1)
+        chance = shared / (1 + odds.sum(1, keepdims=True))
+        best = chance.argmax(1)
+        row = np.arange(len(best))
+        said, suggested = chance[row, best], self._near[row, best]
+        wrong = np.flatnonzero((self.codes >= 0) & (suggested >= 0) & (suggested != self.codes) & (said > 0.5))
+        wrong = wrong[np.argsort(-said[wrong], kind="stable")]
+        return [(int(one), int(suggested[one]), float(said[one])) for one in wrong]
+
+    def twins(self) -> list[tuple[int, int, float]]:
+        """Pairs that are likely one picture: both rows and their distance, the smallest gap first."""
+        limit = TWIN * float(np.median(self.gaps.min(1))) if self.gaps.size else 0.0
+        a, place = np.nonzero(self.gaps <= limit)
+        b = self.rows[a, place]
+        pairs = {
+            (min(one, other), max(one, other)): (gap, distance)
+            for one, other, gap, distance in zip(
+                a.tolist(), b.tolist(), self.gaps[a, place].tolist(), self.distances[a, place].tolist(), strict=True
+            )
+        }
+        order = sorted(pairs, key=lambda pair: (pairs[pair][0], pair))
+        return [(*pair, pairs[pair][1]) for pair in order]
+
+    @cached_property
+    def _near(self) -> np.ndarray:
+        return self.codes[self.rows]  # (N, k)
+
+
+def codes_of(labels: list[str | None]) -> tuple[np.ndarray, list[str]]:
+    """A code for each item and the labels that they stand for, sorted; -1 where there is no label."""
+    names = sorted({label for label in labels if label is not None})
+    places = {name: code for code, name in enumerate(names)}
+    return np.array([-1 if label is None else places[label] for label in labels], int), names
+
+
+def look_around(belief: Embedding, codes: np.ndarray, *, go_on: Callable[[], None]) -> Neighbours:
+    """Compare all with all, block by block; before each, `go_on` may raise."""
+    exact = belief.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
+    k = min(NEAREST, len(belief) - 1)
+    keys, mean = item_keys(exact), exact.mean.numpy()
+    norms = squared_norms(keys)
+    parts = []
+    for start in range(0, len(belief), TOGETHER):
+        go_on()
+        own = np.arange(start, min(start + TOGETHER, len(belief)))
+        asked, _ = query_keys(exact[own], len(exact.by_draw()))
+        _, found = nearest(asked, keys, k + 1, norms=lambda: norms)
+        first, second = np.repeat(own, k + 1), found.ravel()
+        distance = rms_distance(exact[first], exact[second], paired=True).numpy().reshape(found.shape)
+        # An item is not its own neighbour. Among many of one place it may not even be found.
+        order = np.argsort(np.where(found == own[:, None], np.inf, distance), axis=1, kind="stable")[:, :k]
+        rows = np.take_along_axis(found, order, 1)
+        gap = np.linalg.norm(mean[own][:, None] - mean[rows], axis=2)
+        parts.append((rows, np.take_along_axis(distance, order, 1), gap))
+    rows, distances, gaps = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Neighbours(codes, rows, distances, gaps)

@@ -181,7 +181,7 @@ def heads_of(known: Birds, setting: Setting, seed: int) -> Heads:
     for each in (head, scale):
         pairs = rest.batches(classes=8, per_class=32, seed=seed)
         embedder = Embedder(nn.Flatten(), each, spec_of(setting.side))
-        fitted.append(laplace.fit(embedder, pairs, structure=setting.structure))
+        fitted.append(laplace.fit_posterior(embedder, pairs, structure=setting.structure))
     sure = laplace.with_novelty(fitted[0], [(usual.features, torch.from_numpy(usual.species))])
     return Heads(sure.head, scale.eval(), fitted[1].head, sure.card["laplace"]["prior"])
 

@@ -40,7 +40,7 @@ from howsure.embeddings import Embedding, cat, point_estimates
 from howsure.errors import CalibrationError
 from howsure.evaluation.evaluate import Neighbours, neighbours
 from howsure.posteriors import laplace
-from howsure.posteriors.ambiguity import with_ambiguity
+from howsure.posteriors.laplace.learned_variance import with_learned_variance
 from howsure.recipe import recipe_for
 from howsure.training import train
 
@@ -202,9 +202,9 @@ def beliefs_of(
     embedder = Embedder(nn.Flatten(), closed_form(known, replace(Setting(), shrink=shrink)), spec_of(64))
     with torch.enable_grad():
         pairs = known.batches(classes=8, per_class=32, seed=0)
-        embedder = laplace.fit(embedder, pairs, structure="last-full")
+        embedder = laplace.fit_posterior(embedder, pairs, structure="last-full")
         usual = [(typical.features, torch.from_numpy(typical.species))]
-        head = with_ambiguity(laplace.with_novelty(embedder, usual), usual).head
+        head = with_learned_variance(laplace.with_novelty(embedder, usual), usual).head
     return tuple(cat([head(part) for part in seen.features[rows].split(512)]) for rows in (asked, learn))
 
 

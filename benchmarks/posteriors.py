@@ -29,12 +29,13 @@ from torch import Tensor
 from howsure.bench.record import write_record
 from howsure.data import InputSpec
 from howsure.embedder import Embedder
-from howsure.heads.ambiguity import Ambiguity
-from howsure.heads.last_layer import through
 from howsure.losses import build_loss
-from howsure.posteriors import Pairs, laplace, pair_curvature
-from howsure.posteriors.accumulate import Diagonal, Full, LastLayer, LowRankRows
-from howsure.posteriors.network import sampled_diagonal
+from howsure.posteriors import laplace
+from howsure.posteriors.laplace import PairGraph, pair_curvature
+from howsure.posteriors.laplace.base import through
+from howsure.posteriors.laplace.last_layer_curvature import Diagonal, Full, LastLayer, LowRankRows
+from howsure.posteriors.laplace.learned_variance import Ambiguity
+from howsure.posteriors.laplace.network_curvature import sampled_diagonal
 
 BATCH, PAIRS, DRAWS = 64, 10_000, 100
 TIMED = 50  # of the pairs, where they are taken one at a time
@@ -92,7 +93,7 @@ def fitting(net: Net, times: int) -> list[Row]:
     def add(gathered: LastLayer) -> Callable[[], None]:
         def four_batches() -> None:  # a sketch is compressed every few batches
             for _ in range(4):
-                gathered.add(features, pair_curvature(z, Pairs.mined(mined, BATCH), geometry="euclidean"))
+                gathered.add(features, pair_curvature(z, PairGraph.mined(mined, BATCH), geometry="euclidean"))
 
         return four_batches
 
@@ -135,7 +136,7 @@ def pair_by_pair(features: Tensor, z: Tensor, mined: list[Tensor]) -> Callable[[
 def whole_network(net: Net) -> Callable[[], None]:
     embedder, pixels = net.embedder(), net.pixels(BATCH)
     parameters = list(embedder.parameters())
-    pairs = Pairs.of_classes(LABELS)
+    pairs = PairGraph.of_classes(LABELS)
 
     def draw() -> None:
         _, _, z = through(embedder.head, "location", embedder.backbone(pixels))
@@ -146,7 +147,7 @@ def whole_network(net: Net) -> Callable[[], None]:
 
 def predicting(net: Net, times: int) -> list[Row]:
     plain = net.embedder()
-    fitted = laplace.fit(plain, [(net.pixels(8 * BATCH), torch.arange(8 * BATCH) % 8)])
+    fitted = laplace.fit_posterior(plain, [(net.pixels(8 * BATCH), torch.arange(8 * BATCH) % 8)])
     drawn = laplace.drawn(fitted, DRAWS)
     rows = []
     for count, bar in ((1, 1.4), (64, 1.15), (256, 1.15)):
@@ -201,7 +202,7 @@ def grown(net: Net, sizes: list[int], what: str) -> float:
     forward(embedder, net.pixels(1), 1)()
     before = peak_megabytes()
     if what != "forward":
-        embedder = laplace.fit(embedder, batches if what == "fit" else [(net.pixels(8), torch.arange(8) % 2)])
+        embedder = laplace.fit_posterior(embedder, batches if what == "fit" else [(net.pixels(8), torch.arange(8) % 2)])
     for pixels, _ in batches:
         forward(embedder, pixels, 1)()
     return peak_megabytes() - before

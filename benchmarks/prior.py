@@ -25,15 +25,13 @@ from torch import Tensor
 from howsure.bench.plan import Cell, table_named
 from howsure.bench.record import write_record
 from howsure.bench.work import Work
-from howsure.data import ImageSet
+from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
-from howsure.heads.last_layer import LastLayerLaplace
 from howsure.metrics import auroc
-from howsure.posteriors.fitting import Subject, labelled_batches, pixel_batches
-from howsure.posteriors.laplace import positive_pairs
-from howsure.posteriors.last_layer import gather_last_layer
+from howsure.posteriors.laplace.base import Subject, labelled_batches, pixel_batches
+from howsure.posteriors.laplace.fit import positive_pairs
+from howsure.posteriors.laplace.last_layer import LastLayerLaplace, gather_last_layer
 from howsure.recipe import Recipe
-from howsure.training.validation import validation_split
 
 RESULTS = Path(__file__).parents[1] / "results"
 RECORD = RESULTS / "posteriors" / "prior.json"
@@ -64,7 +62,7 @@ def judged(seed: int, *, every: int = 1) -> Found:
     work = Work(table_named("fashion-mnist"), Cell("point", (seed,)), RESULTS / "fashion-mnist")
     training = work.pictures("training")
     embedder = work.embedder(training)
-    share = Recipe.of(embedder.card["recipe"]).validation_share
+    share = Recipe.from_json(embedder.card["recipe"]).validation_share
     seen, held = (rows[::every] for rows in validation_split(training, share=share, seed=seed))
     heads, found = {}, {}
     for structure in STRUCTURES:

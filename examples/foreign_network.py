@@ -54,7 +54,7 @@ def main(folder: Path) -> float:
     known, unseen = species(1, 10), species(101, 110)
     backbone = network()
     embedder = Embedder(backbone, head_for(backbone, known), SPEC)
-    sure = laplace.fit(embedder, known)
+    sure = laplace.fit_posterior(embedder, known)
     sure.save(folder / "model")
     sure = Embedder.load(folder / "model", backbone=network())  # weights come from the folder, the module from you
 

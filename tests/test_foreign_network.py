@@ -57,7 +57,7 @@ def test_a_small_network_is_searched_with_its_doubt(tmp_path: Path) -> None:
     known, new = pictures(64, 8, seed=0), pictures(12, 8, seed=1)
     network, head = Theirs(), PointHead(8, 5)
     head.location, network.fc = network.fc, nn.Identity()
-    sure = laplace.fit(Embedder(network, head, spec), known)
+    sure = laplace.fit_posterior(Embedder(network, head, spec), known)
     assert network.training  # theirs is left as it was
     belief, asked = (sure.encode(images).to(dtype=torch.float64) for images in (known, new))
     assert belief.uncertainty.std() > 0
@@ -84,7 +84,7 @@ def test_a_pretrained_network_gets_a_posterior_and_is_saved_with_it(tmp_path: Pa
     spec = InputSpec(64, 64, 3, (127 / 255,) * 3, (128 / 255,) * 3)
     known, new = pictures(64, 64, seed=0), pictures(8, 64, seed=1)
     plain = Embedder(efficientnet(), "point", spec, dim=16)
-    sure = laplace.fit(plain, known)
+    sure = laplace.fit_posterior(plain, known)
     assert sure.card["laplace"]["structure"] == "last-low-rank"  # 1,280 features are many
     belief = sure.encode(new)
     assert torch.equal(belief.mean, plain.encode(new).mean)

@@ -34,9 +34,9 @@ def test_anything_else_has_the_default_one(source: str) -> None:
 
 def test_unknown_key_suggests() -> None:
     with pytest.raises(InputError, match="did you mean learning_rate"):
-        Recipe.of({"learningrate": 1})
+        Recipe.from_json({"learningrate": 1})
     with pytest.raises(InputError, match="keys are method"):
-        Recipe.of({"zzzzzz": 1})
+        Recipe.from_json({"zzzzzz": 1})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_unknown_key_suggests() -> None:
 )
 def test_bad_value_names_the_key(key: str, value: object) -> None:
     with pytest.raises(InputError) as caught:
-        Recipe.of({key: value})
+        Recipe.from_json({key: value})
     assert key in caught.value.what
     assert caught.value.expected
     assert caught.value.got
@@ -114,7 +114,7 @@ def test_missing_or_malformed_file(tmp_path: Path) -> None:
 
 
 def test_options_keep_whole_numbers_whole() -> None:
-    options = Recipe.of({"loss_options": {"num_classes": 3, "margin": 0.5}}).loss_options
+    options = Recipe.from_json({"loss_options": {"num_classes": 3, "margin": 0.5}}).loss_options
     assert [type(value) for value in options.values()] == [int, float]
 
 

@@ -24,7 +24,8 @@ from howsure.data import ImageSet, InputSpec, Skipped
 from howsure.embeddings import Embedding, cat
 from howsure.errors import InputError, ModelError
 from howsure.files import write_whole
-from howsure.heads import HEADS, PosteriorHead, build_head, build_posterior
+from howsure.heads import HEADS, build_head
+from howsure.posteriors import build_posterior, posterior_of, single_head
 
 __all__ = ["Embedder", "Encoded"]
 
@@ -71,7 +72,7 @@ class Embedder(nn.Module):
         self.head = head
         self.spec = spec
         named: dict[type, str] = {kind: name for name, kind in HEADS.items()}
-        inner = head.single if isinstance(head, PosteriorHead) else head
+        inner, posterior = single_head(head), posterior_of(head)
         self.card: dict[str, Any] = dict(card or {}) | {
             "backbone": backbone if isinstance(backbone, str) else FOREIGN,
             "head": named.get(type(inner), FOREIGN),
@@ -79,8 +80,8 @@ class Embedder(nn.Module):
             "input": spec.to_json(),
         }
         self.card.pop("posterior", None)  # of another head
-        if isinstance(head, PosteriorHead):
-            self.card["posterior"] = {"kind": head.kind} | head.describe()
+        if posterior:
+            self.card["posterior"] = {"kind": posterior.kind} | posterior.describe()
 
     def forward(self, pixels: Tensor) -> Embedding:
         """(N, C, H, W) normalised pixels to beliefs about N pictures."""
@@ -158,9 +159,8 @@ class Embedder(nn.Module):
 
     def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
         """Of each uncertainty, (N,), what is about the model; None where it cannot be told, or not without features."""
-        if isinstance(self.head, PosteriorHead):
-            return self.head.model_part(belief, features)
-        return torch.zeros_like(belief.uncertainty)
+        posterior = posterior_of(self.head)
+        return posterior.model_part(belief, features) if posterior else torch.zeros_like(belief.uncertainty)
 
     def encode_stream(self, images: ImageSet, *, batch: int = 256, strict: bool = False) -> Iterator[Encoded]:
         """Beliefs about a set of any size, `batch` pictures at a time; unreadable ones are skipped and reported."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,11 +18,12 @@ from howsure.numerics import chi
 from howsure.numerics.isotonic import Isotonic, fit_isotonic
 from howsure.numerics.link import fit_link
 
-__all__ = ["Matcher", "expected_match_probability", "match_probability", "self_mismatch"]
+__all__ = ["Matcher", "balanced_matcher", "expected_match_probability", "match_probability", "self_mismatch"]
 
 BLOCK = 500_000  # quadrature nodes at a time: few enough to stay in the cache
 STEEP = 5.0  # nodes for each unit of scale times standard deviation
 LEVELS = 3  # how often their number may double
+PAIRED = 1_000  # items whose pairs fit a first matcher
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,21 @@ class Matcher:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def of(cls, keys: dict[str, Any]) -> Matcher:
+    def from_json(cls, keys: dict[str, Any]) -> Matcher:
         """The matcher that `to_json` wrote."""
-        return cls(**keys | {"steps": Isotonic.of(keys.get("steps"))})
+        return cls(**keys | {"steps": Isotonic.from_json(keys.get("steps"))})
+
+
+def balanced_matcher(embedding: Embedding, labels: Sequence[object] | np.ndarray) -> Matcher | None:
+    """A first link from distance to P(same), from all pairs of some labelled items; None if they do not support one."""
+    rows = np.random.default_rng(0).permutation(len(embedding))[:PAIRED]
+    codes = np.unique(np.asarray(labels), return_inverse=True)[1][rows]
+    first, second = np.triu_indices(len(rows), 1)
+    distance = rms_distance(embedding[rows], embedding[rows]).double().numpy()[first, second]
+    try:
+        return Matcher.fit(distance, codes[first] == codes[second]).at(0.5)
+    except CalibrationError:
+        return None
 
 
 def match_probability(matcher: Matcher, query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:

@@ -25,7 +25,7 @@ class Recipe(BaseModel):
 
     >>> Recipe(dim=3).model_dump()["epochs"]
     8
-    >>> Recipe.of({"epoch": 3})
+    >>> Recipe.from_json({"epoch": 3})
     Traceback (most recent call last):
     howsure.errors.InputError: recipe: epoch is not a key; did you mean epochs?
     """
@@ -54,7 +54,7 @@ class Recipe(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
 
     @classmethod
-    def of(cls, keys: Mapping[str, Any]) -> Recipe:
+    def from_json(cls, keys: Mapping[str, Any]) -> Recipe:
         """Check plain keys and values; every mistake is named in words."""
         for key in keys:
             if key not in cls.model_fields:
@@ -79,7 +79,7 @@ class Recipe(BaseModel):
         kept = self.model_dump()
         if wanted.get("loss", self.loss) != self.loss:
             kept |= {"loss_options": {}}
-        return Recipe.of(kept | wanted)
+        return Recipe.from_json(kept | wanted)
 
     def differences(self, other: Recipe) -> list[str]:
         """The keys in which two recipes differ, as `key: mine -> theirs`."""
@@ -93,7 +93,7 @@ def read_recipe(path: str | Path) -> Recipe:
     In a file, `extends = "NAME"` starts from a shipped recipe or from a file beside this one.
     """
     named = SHIPPED / f"{path}.toml"
-    return Recipe.of(_keys(Path(path) if Path(path).is_file() or not named.is_file() else named, seen=()))
+    return Recipe.from_json(_keys(Path(path) if Path(path).is_file() or not named.is_file() else named, seen=()))
 
 
 def recipe_for(source: str) -> Recipe:

@@ -10,14 +10,12 @@ from sklearn.neighbors import NearestNeighbors
 from howsure import data
 from howsure.bench.experiments.lam import FAR, Seen, _panel, judge, judged, see, told
 from howsure.bench.sets import Sets
-from howsure.data import ArrayImages
+from howsure.data import ArrayImages, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Draws, NovelGaussian, Point
-from howsure.posteriors import dropout, ensemble
+from howsure.posteriors import dropout, ensemble, laplace
 from howsure.recipe import recipe_for
 from howsure.training import train
-from howsure.training.post_hoc import fit_laplace
-from howsure.training.validation import validation_split
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +31,8 @@ def sets() -> Sets:
 def embedder(sets: Sets) -> Embedder:
     recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
-        return fit_laplace(train(sets.training, recipe).embedder, sets.training)
+        patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
+        return laplace.fit(train(sets.training, recipe).embedder, sets.training)
 
 
 @pytest.fixture(scope="module")
@@ -106,16 +104,16 @@ def test_one_network_of_many_gives_the_features(embedder: Embedder, sets: Sets) 
     other = train(sets.training, recipe_for("digits").but(backbone="mlp", epochs=1, dim=3, seed=1)).embedder
     some = sets.test.subset(range(40))
     wanted = see(plain, some).features
-    joined = see(ensemble.join([plain, other], sets.test), some)
+    joined = see(ensemble.fit([plain, other], sets.test), some)
     assert torch.equal(joined.features, wanted)
     assert len(joined.belief.by_draw()) == 2
-    dropped = see(dropout.drawn(plain, 4, rate=0.5), some)
+    dropped = see(dropout.fit(plain, 4, rate=0.5), some)
     kept = dropped.features != 0
     assert torch.allclose(dropped.features[kept], 2 * wanted[kept])
 
 
 def test_networks_that_are_many_are_judged_like_one(embedder: Embedder, sets: Sets) -> None:
-    found = judged(dropout.drawn(embedder.with_head(embedder.head.single), 4), sets)
+    found = judged(dropout.fit(embedder.with_head(embedder.head.single), 4), sets)
     assert all(np.isfinite(value) for value in found.metrics.values())
     assert {"ambiguity.auroc", "ambiguity.r_auroc", "ausc_lam", "ece", "votes.ece"} <= set(found.metrics)
     assert found.metrics["base_rate"] == pytest.approx(200 / (200 + len(sets.test)))
@@ -127,10 +125,10 @@ def test_networks_that_are_many_are_judged_like_one(embedder: Embedder, sets: Se
 
 def test_of_networks_with_posteriors_the_doubts_of_each_are_judged_too(embedder: Embedder, sets: Sets) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
         recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3, seed=1)
-        other = fit_laplace(train(sets.training, recipe).embedder, sets.training)
-    joined = ensemble.join([embedder, other], sets.training)
+        other = laplace.fit(train(sets.training, recipe).embedder, sets.training)
+    joined = ensemble.fit([embedder, other], sets.training)
     joined.card["recipe"] = embedder.card["recipe"]
     seen = see(joined, sets.test)
     one, two = seen.belief.by_draw()

@@ -29,7 +29,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Told]]:
     table = tiny_table(root)
     with pytest.MonkeyPatch.context() as patch:
         stay_in_process(patch)
-        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
         failed = make_missing(table, table.cells(), root / "results", jobs=1, tell=told.append)
     assert failed == {}
     return root, told

@@ -16,8 +16,9 @@ from howsure.bench.plan import Cell, Table, table_named
 from howsure.bench.report.site import write_site
 from howsure.bench.work import Work
 from howsure.data.corrupted import Corruption, corrupted_set
+from howsure.posteriors import laplace
 from howsure.recipe import recipe_for
-from howsure.training import fit_laplace, train
+from howsure.training import train
 
 KINDS = ("noise", "blur")
 FREE = ("top1_distance", "knn50_features")
@@ -26,7 +27,7 @@ FREE = ("top1_distance", "knn50_features")
 @pytest.fixture(scope="module")
 def digits():
     training, test = data.load("digits:train"), data.load("digits:test").subset(range(200))
-    embedder = fit_laplace(
+    embedder = laplace.fit(
         train(training, recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)).embedder, training
     )
     anchors = see(embedder, training.subset(range(300)))

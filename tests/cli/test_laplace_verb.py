@@ -17,16 +17,16 @@ Run = Any  # the fixture of conftest.py
 def hasty() -> Iterator[None]:
     """Widths that learn for a moment; how well they do is judged in posteriors/test_ambiguity.py."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
         yield
 
 
 @pytest.fixture(scope="module")
 def fitted(hasty: None, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from howsure.training import fit_laplace
+    from howsure.posteriors import laplace
 
     out = tmp_path_factory.mktemp("laplace") / "model"
-    fit_laplace(Embedder.load(model), load("digits:train@!8,9")).save(out)
+    laplace.fit(Embedder.load(model), load("digits:train@!8,9")).save(out)
     return out
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from howsure.errors import InputError
-from howsure.posteriors.accumulate import WIDEST, Diagonal, Full, Known, LastLayer, LowRankRows
-from howsure.posteriors.curvature import Curvature, Geometry, pair_curvature
-from howsure.posteriors.pairs import Pairs, Variant
+from howsure.posteriors.laplace.curvature import Curvature, Geometry, pair_curvature
+from howsure.posteriors.laplace.last_layer_curvature import WIDEST, Diagonal, Full, Known, LastLayer, LowRankRows
+from howsure.posteriors.laplace.pairs import PairGraph, Variant
 from posteriors.closeness import assert_close
 
 B, D, M = 6, 3, 4
@@ -25,7 +25,8 @@ KINDS = [(variant, geometry) for variant in get_args(Variant) for geometry in ge
 
 def curvatures(variant: Variant, geometry: Geometry) -> list[Curvature]:
     return [
-        pair_curvature(phi @ WEIGHT.T, Pairs.of_classes(LABELS), variant=variant, geometry=geometry) for phi in BATCHES
+        pair_curvature(phi @ WEIGHT.T, PairGraph.of_classes(LABELS), variant=variant, geometry=geometry)
+        for phi in BATCHES
     ]
 
 

@@ -11,14 +11,12 @@ from howsure import data
 from howsure.embedder import Embedder
 from howsure.embeddings import Gaussian
 from howsure.errors import InputError
-from howsure.heads.ambiguity import Ambiguity
 from howsure.losses import MutualLikelihood
 from howsure.metrics import r_auroc
 from howsure.posteriors import laplace
-from howsure.posteriors.ambiguity import learned, with_ambiguity
+from howsure.posteriors.laplace.learned_variance import Ambiguity, learned, with_learned_variance
 from howsure.recipe import recipe_for
 from howsure.training import train
-from howsure.training.post_hoc import fit_laplace
 from laws import same
 
 
@@ -26,8 +24,8 @@ from laws import same
 def brief() -> Iterator[None]:
     """Small sets are learned in a fraction of the steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("howsure.posteriors.ambiguity.STEPS", 200)
-        patch.setattr("howsure.posteriors.ambiguity.BATCH", 256)
+        patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 200)
+        patch.setattr("howsure.posteriors.laplace.learned_variance.BATCH", 256)
         yield
 
 
@@ -71,7 +69,7 @@ def test_a_variance_that_knows_is_listened_to() -> None:
 
 
 def test_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howsure.posteriors.ambiguity.STEPS", 60)  # past the first look
+    monkeypatch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 60)  # past the first look
     first, again = (learned(*border(300, seed=0)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
 
@@ -99,7 +97,7 @@ def test_wild_variances_are_tamed_even_by_few() -> None:
 def fitted(brief: None) -> Embedder:
     digits = data.load("digits:train")
     recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3, validation_share=0.4)
-    return fit_laplace(train(digits, recipe).embedder, digits)
+    return laplace.fit(train(digits, recipe).embedder, digits)
 
 
 def test_a_posterior_post_hoc_learns_it_and_keeps_the_rest(fitted: Embedder, tmp_path: Path) -> None:
@@ -120,8 +118,8 @@ def test_a_posterior_post_hoc_learns_it_and_keeps_the_rest(fitted: Embedder, tmp
 def test_what_it_cannot_be_added_to(fitted: Embedder) -> None:
     test = data.load("digits:test")
     for other in (laplace.drawn(fitted, 3), fitted.with_head(fitted.head.single)):
-        with pytest.raises(InputError, match="last-layer posterior"):
-            with_ambiguity(other, test)
+        with pytest.raises(InputError, match="posterior"):
+            with_learned_variance(other, test)
 
 
 def test_online_training_ends_with_it(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from howsure.errors import InputError
-from howsure.posteriors.curvature import Curvature, Geometry, loss_curvature, pair_curvature
-from howsure.posteriors.pairs import Pairs, Variant
+from howsure.posteriors.laplace.curvature import Curvature, Geometry, loss_curvature, pair_curvature
+from howsure.posteriors.laplace.pairs import PairGraph, Variant
 from posteriors.closeness import assert_close
 
 LABELS = torch.tensor([0, 0, 0, 0, 1, 1])
 N, D = 6, 3
 Z = torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 MINED = (torch.tensor([0, 0, 1, 4, 0]), torch.tensor([1, 2, 0, 5, 1]), torch.tensor([4, 5, 5, 0, 4]))
-PAIRS = {"all": Pairs.of_classes(LABELS), "mined": Pairs.mined(MINED, N)}
+PAIRS = {"all": PairGraph.of_classes(LABELS), "mined": PairGraph.mined(MINED, N)}
 
 
 def clip(matrix: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def clip(matrix: Tensor) -> Tensor:
     return vectors @ torch.diag(values.clamp_min(0)) @ vectors.T
 
 
-def brute_force(pairs: Pairs, variant: str, geometry: str, z: Tensor = Z) -> Tensor:
+def brute_force(pairs: PairGraph, variant: str, geometry: str, z: Tensor = Z) -> Tensor:
     """(B·D, B·D) by autograd; written without Laplacians and without closed forms."""
     size = z.numel()
 

@@ -44,7 +44,7 @@ def drawn(belief: object) -> Draws:
 @pytest.mark.parametrize("head", HEADS)
 def test_a_draw_is_one_network_for_all_pictures(head: str) -> None:
     plain = embedder(head)
-    many = dropout.drawn(plain, 5, rate=0.3)
+    many = dropout.fit(plain, 5, rate=0.3)
     belief = drawn(many.encode(PICTURES))
     features = plain.backbone(SPEC.normalise(torch.from_numpy(PICTURES[:, None]))).detach()
     assert belief.family == f"draws:{plain.encode(PICTURES).family}"
@@ -58,19 +58,19 @@ def test_a_draw_is_one_network_for_all_pictures(head: str) -> None:
 
 
 def test_what_the_head_says_and_what_the_draws_disagree_about_come_apart() -> None:
-    belief = drawn(dropout.drawn(embedder("gaussian"), 7).encode(PICTURES))
+    belief = drawn(dropout.fit(embedder("gaussian"), 7).encode(PICTURES))
     draws = belief.by_draw()
     means = torch.stack([draw.mean for draw in draws])
     assert torch.allclose(belief.aleatoric, torch.stack([draw.variance for draw in draws]).mean(0))
     assert torch.allclose(belief.epistemic, means.var(0, correction=0), atol=1e-7)
     assert (belief.aleatoric > 0).all()
     assert (belief.epistemic.sum(-1) > 0).all()
-    assert not drawn(dropout.drawn(embedder("point"), 7).encode(PICTURES)).aleatoric.any()
+    assert not drawn(dropout.fit(embedder("point"), 7).encode(PICTURES)).aleatoric.any()
 
 
 def test_draws_are_those_of_dropout() -> None:
     """Against torch's own layers, in training mode, on one picture."""
-    many = dropout.drawn(layered(), 3000, rate=0.4)
+    many = dropout.fit(layered(), 3000, rate=0.4)
     belief = drawn(many.encode(PICTURES[:1]))
     reference = layered()
     pixels = SPEC.normalise(torch.from_numpy(PICTURES[:1, None])).expand(3000, -1, -1, -1)
@@ -83,7 +83,7 @@ def test_draws_are_those_of_dropout() -> None:
 
 
 def test_masks_of_layers_are_shared_by_pictures_and_drop_whole_channels() -> None:
-    many = dropout.drawn(layered(), 4, rate=0.0)
+    many = dropout.fit(layered(), 4, rate=0.0)
     assert many.head.layers == {"2": [6, 1, 1], "5": [20]}
     assert many.head.kept.all()
     belief = drawn(many.encode(PICTURES))
@@ -97,7 +97,7 @@ def test_masks_of_layers_are_shared_by_pictures_and_drop_whole_channels() -> Non
 def test_the_network_is_left_alone() -> None:
     plain = layered()
     before = plain.encode(PICTURES)
-    many = dropout.drawn(plain, 3)
+    many = dropout.fit(plain, 3)
     many.encode(PICTURES)
     assert same(plain.encode(PICTURES), before)
     assert many.card["origin"] == plain.fingerprint
@@ -106,7 +106,7 @@ def test_the_network_is_left_alone() -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_saved_and_loaded_bit_for_bit(head: str, tmp_path: Path) -> None:
-    many = dropout.drawn(embedder(head), 3, seed=5)
+    many = dropout.fit(embedder(head), 3, seed=5)
     many.save(tmp_path)
     again = Embedder.load(tmp_path)
     assert same(again.encode(PICTURES), many.encode(PICTURES))
@@ -116,7 +116,7 @@ def test_saved_and_loaded_bit_for_bit(head: str, tmp_path: Path) -> None:
 
 
 def test_a_network_of_your_own_is_loaded_with_its_masks(tmp_path: Path) -> None:
-    many = dropout.drawn(layered(), 3)
+    many = dropout.fit(layered(), 3)
     many.save(tmp_path)
     fresh = layered()
     again = Embedder.load(tmp_path, backbone=fresh.backbone, head=fresh.head)
@@ -128,17 +128,17 @@ def test_a_network_of_your_own_is_loaded_with_its_masks(tmp_path: Path) -> None:
 def test_other_masks_are_another_model() -> None:
     """Else a gallery would be searched with networks that did not make it."""
     plain = embedder()
-    prints = {dropout.drawn(plain, draws, seed=seed).fingerprint for draws in (3, 4) for seed in (0, 1)}
+    prints = {dropout.fit(plain, draws, seed=seed).fingerprint for draws in (3, 4) for seed in (0, 1)}
     assert len(prints) == 4
-    assert dropout.drawn(plain, 3, seed=1).fingerprint in prints
+    assert dropout.fit(plain, 3, seed=1).fingerprint in prints
 
 
 def test_drawing_again_replaces_the_draws_and_keeps_the_rate() -> None:
     plain = layered()
-    once = dropout.drawn(plain, 3, rate=0.35)
-    again = dropout.drawn(once, 6, seed=2)
+    once = dropout.fit(plain, 3, rate=0.35)
+    again = dropout.fit(once, 6, seed=2)
     assert again.head.rate == 0.35
-    assert same(again.encode(PICTURES), dropout.drawn(plain, 6, rate=0.35, seed=2).encode(PICTURES))
+    assert same(again.encode(PICTURES), dropout.fit(plain, 6, rate=0.35, seed=2).encode(PICTURES))
 
 
 def test_training_with_it_gives_draws_and_resumes_bit_for_bit(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_training_with_it_gives_draws_and_resumes_bit_for_bit(tmp_path: Path) ->
 
 
 def test_training_sees_single_beliefs_with_masks_of_their_own() -> None:
-    many = dropout.drawn(embedder(), 3, rate=0.5).train()
+    many = dropout.fit(embedder(), 3, rate=0.5).train()
     torch.manual_seed(1)
     alike = many(SPEC.normalise(torch.from_numpy(PICTURES[:1, None])).expand(6, -1, -1, -1))
     assert alike.family == "point"
@@ -190,11 +190,11 @@ class _TwoSizes(nn.Module):
 def test_what_cannot_be_dropped(network: nn.Module | None, options: dict[str, float], word: str) -> None:
     start = embedder() if network is None else Embedder(network, "point", SPEC, dim=4)
     with pytest.raises(InputError, match=word):
-        dropout.drawn(start, **options)  # type: ignore[arg-type]
+        dropout.fit(start, **options)  # type: ignore[arg-type]
 
 
 def test_a_card_with_an_unknown_posterior_says_so(tmp_path: Path) -> None:
-    dropout.drawn(embedder(), 3).save(tmp_path)
+    dropout.fit(embedder(), 3).save(tmp_path)
     card = tmp_path / "card.json"
     card.write_text(card.read_text().replace('"kind": "dropout"', '"kind": "dreams"'))
     with pytest.raises(ModelError, match="laplace or dropout or ensemble"):
@@ -203,7 +203,7 @@ def test_a_card_with_an_unknown_posterior_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plain", [embedder("gaussian"), layered()], ids=["features", "layers"])
 def test_the_whole_network_is_what_the_draws_are_parts_of(plain: Embedder) -> None:
-    many = dropout.drawn(plain, 3, rate=0.3)
+    many = dropout.fit(plain, 3, rate=0.3)
     whole = dropout.whole(many)
     assert same(whole.encode(PICTURES), plain.encode(PICTURES))
     assert whole.card["origin"] == many.fingerprint

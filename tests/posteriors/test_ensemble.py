@@ -47,7 +47,7 @@ def drawn(belief: object) -> Draws:
 @pytest.mark.parametrize("head", HEADS)
 def test_a_draw_is_a_member_whose_distances_are_its_own(head: str) -> None:
     members = [member(seed, head) for seed in range(3)]
-    belief = drawn(ensemble.join(members, PICTURES).encode(PICTURES))
+    belief = drawn(ensemble.fit(members, PICTURES).encode(PICTURES))
     alone = [one.encode(PICTURES) for one in members]
     assert belief.atoms.family == alone[0].family
     squares = []
@@ -61,7 +61,7 @@ def test_a_draw_is_a_member_whose_distances_are_its_own(head: str) -> None:
 @pytest.mark.parametrize("head", ["point", "gaussian", "free-point", "vmf", "norm"])
 def test_the_same_network_in_other_axes_disagrees_about_nothing(head: str) -> None:
     first = member(0, head)
-    joined = ensemble.join([first, turned(first, 1), turned(first, 2)], PICTURES)
+    joined = ensemble.fit([first, turned(first, 1), turned(first, 2)], PICTURES)
     belief, alone = drawn(joined.encode(PICTURES)), first.encode(PICTURES)
     scale = alone.mean.square().sum(-1).mean()
     assert belief.epistemic.sum(-1).max() < 1e-6 * scale
@@ -74,7 +74,7 @@ def test_the_same_network_in_other_axes_disagrees_about_nothing(head: str) -> No
 
 
 def test_networks_that_differ_disagree() -> None:
-    joined = ensemble.join([member(seed) for seed in range(3)], PICTURES)
+    joined = ensemble.fit([member(seed) for seed in range(3)], PICTURES)
     assert (drawn(joined.encode(PICTURES)).epistemic.sum(-1) > 0).all()
     assert joined.card["alignment"]["left_apart"] > 0
 
@@ -93,7 +93,7 @@ def test_procrustes_agrees_with_scipy() -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_saved_and_loaded_bit_for_bit(head: str, tmp_path: Path) -> None:
-    joined = ensemble.join([member(seed, head) for seed in range(2)], PICTURES)
+    joined = ensemble.fit([member(seed, head) for seed in range(2)], PICTURES)
     joined.save(tmp_path)
     again = Embedder.load(tmp_path)
     assert same(again.encode(PICTURES), joined.encode(PICTURES))
@@ -103,14 +103,14 @@ def test_saved_and_loaded_bit_for_bit(head: str, tmp_path: Path) -> None:
 
 def test_the_card_tells_what_is_true_of_all_members() -> None:
     members = [member(seed) for seed in range(2)]
-    card = ensemble.join(members, PICTURES).card
+    card = ensemble.fit(members, PICTURES).card
     assert card["classes"] == ["a"]
     assert "recipe" not in card
     assert card["matcher"] is None
     assert "links" not in card
     for number, one in enumerate(members):
         one.card["link"] = {"scale": 1.0 + number, "offset": 0.0, "base_rate": 0.5}
-    assert [link["scale"] for link in ensemble.join(members, PICTURES).card["links"]] == [1.0, 2.0]
+    assert [link["scale"] for link in ensemble.fit(members, PICTURES).card["links"]] == [1.0, 2.0]
     assert card["origin"] == [one.fingerprint for one in members]
     assert card["posterior"] == {"kind": "ensemble", "members": 2, "dim": D}
 
@@ -131,7 +131,7 @@ def test_networks_of_your_own(tmp_path: Path) -> None:
         torch.manual_seed(seed)
         return Embedder(nn.Flatten(), _Own(), SPEC)
 
-    joined = ensemble.join([own(0), own(1)], PICTURES)
+    joined = ensemble.fit([own(0), own(1)], PICTURES)
     joined.save(tmp_path)
     again = Embedder.load(tmp_path, backbone=nn.Flatten(), head=_Own())
     assert same(again.encode(PICTURES), joined.encode(PICTURES))
@@ -141,7 +141,7 @@ def test_members_stay_as_they_are_and_a_loader_is_read_once() -> None:
     members = [member(seed) for seed in range(2)]
     prints = [one.fingerprint for one in members]
     batches = (SPEC.normalise(torch.from_numpy(PICTURES[i : i + 10, None])) for i in (0, 10, 20))
-    joined = ensemble.join(members, batches)
+    joined = ensemble.fit(members, batches)
     before = joined.encode(PICTURES)
     assert joined.card["alignment"]["pictures"] == 30
     assert [one.fingerprint for one in members] == prints
@@ -154,12 +154,12 @@ def doubting(seed: int) -> Embedder:
     """A member with a posterior of its last layer, and what is usual."""
     generator = torch.Generator().manual_seed(seed)
     batches = [(torch.rand(60, 1, 8, 8, generator=generator), torch.arange(60) % 5) for _ in range(2)]
-    return laplace.with_novelty(laplace.fit(member(seed), batches[:1]), batches[1:])
+    return laplace.with_novelty(laplace.fit_posterior(member(seed), batches[:1]), batches[1:])
 
 
 def test_members_with_a_posterior_of_their_own(tmp_path: Path) -> None:
     members = [doubting(seed) for seed in range(2)]
-    joined = ensemble.join(members, PICTURES)
+    joined = ensemble.fit(members, PICTURES)
     belief, alone = drawn(joined.encode(PICTURES)), [one.encode(PICTURES) for one in members]
     assert torch.allclose(belief.novelty, torch.stack([one.novelty for one in alone]).mean(0))
     ignored = torch.stack([one.uncertainty for one in alone]).mean(0)
@@ -188,7 +188,7 @@ def foreign(backbone: nn.Module, head: nn.Module) -> Embedder:
         ([member(0), member(1, "gaussian")], "head gaussian in place of point"),
         ([member(0), member(1, backbone="resnet")], "backbone resnet in place of mlp"),
         ([member(0), member(1, spec=OTHER)], "input"),
-        ([member(0), dropout.drawn(member(1), 2)], "dropout in member 1"),
+        ([member(0), dropout.fit(member(1), 2)], "dropout in member 1"),
         ([member(0), doubting(1)], "head LastLayerLaplace in place of PointHead"),
         ([laplace.drawn(doubting(0), 3), doubting(1)], "laplace in member 0"),
         ([foreign(nn.Flatten(), _Own()), foreign(nn.Flatten(), FreePointHead(64, D))], "head"),
@@ -200,22 +200,22 @@ def foreign(backbone: nn.Module, head: nn.Module) -> Embedder:
 )
 def test_networks_that_do_not_fit(members: list[Embedder], word: str) -> None:
     with pytest.raises(InputError, match=word):
-        ensemble.join(members, PICTURES)
+        ensemble.fit(members, PICTURES)
 
 
 def test_too_few_pictures_to_find_axes_by() -> None:
     with pytest.raises(InputError, match="give more pictures"):
-        ensemble.join([member(0), member(1)], PICTURES[: D - 1])
+        ensemble.fit([member(0), member(1)], PICTURES[: D - 1])
 
 
 def test_a_posterior_of_an_ensemble_is_refused() -> None:
-    joined = ensemble.join([member(0), member(1)], PICTURES)
+    joined = ensemble.fit([member(0), member(1)], PICTURES)
     with pytest.raises(InputError, match="got ensemble"):
-        dropout.drawn(joined, 3)
+        dropout.fit(joined, 3)
 
 
 def test_scales_are_learned_for_one_network_alone() -> None:
-    joined = ensemble.join([member(0), member(1)], PICTURES)
+    joined = ensemble.fit([member(0), member(1)], PICTURES)
     recipe = recipe_for("digits").but(method="pfe", backbone="mlp", dim=D)
     with pytest.raises(InputError, match="a posterior, ensemble"):
         train(load("digits:train").subset(range(60)), recipe, start=joined)

@@ -7,7 +7,7 @@ import torch
 from howsure import Embedder, InputSpec
 from howsure.data import ArrayImages
 from howsure.posteriors import laplace
-from howsure.posteriors.fitting import labelled_batches
+from howsure.posteriors.laplace.base import labelled_batches
 
 
 def noise(classes: int, each: int) -> ArrayImages:
@@ -37,4 +37,4 @@ def test_no_picture_is_its_own_mate(
 
 
 def test_few_pictures_count_once(embedder: Embedder) -> None:
-    assert laplace.fit(embedder, noise(3, 10)).card["laplace"]["pictures"] == 30
+    assert laplace.fit_posterior(embedder, noise(3, 10)).card["laplace"]["pictures"] == 30

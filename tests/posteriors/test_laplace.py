@@ -14,7 +14,8 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Draws, Gaussian, NovelGaussian
 from howsure.errors import InputError, ModelError
 from howsure.heads import FreePointHead
-from howsure.posteriors import Curvature, Pairs, dropout, laplace, loss_curvature, pair_curvature
+from howsure.posteriors import dropout, laplace
+from howsure.posteriors.laplace import Curvature, PairGraph, loss_curvature, pair_curvature
 from laws import same
 from posteriors.closeness import assert_close
 
@@ -42,7 +43,7 @@ def embedder() -> Embedder:
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_places_stay_and_variance_comes(structure: laplace.Structure, embedder: Embedder) -> None:
     before, weights = embedder.fingerprint, pictures(64, seed=0)
-    sure = laplace.fit(embedder.train(), weights, structure=structure, rank=16)
+    sure = laplace.fit_posterior(embedder.train(), weights, structure=structure, rank=16)
     assert embedder.training
     belief, points = sure.encode(weights), embedder.encode(weights)
     assert isinstance(belief, Gaussian)
@@ -62,7 +63,7 @@ def test_saved_and_loaded_bit_for_bit(
     structure: laplace.Structure, draws: int, embedder: Embedder, tmp_path: Path
 ) -> None:
     images = pictures(64, seed=0)
-    sure = laplace.drawn(laplace.fit(embedder, images, structure=structure, rank=16), draws, seed=3)
+    sure = laplace.drawn(laplace.fit_posterior(embedder, images, structure=structure, rank=16), draws, seed=3)
     sure.save(tmp_path)
     again = Embedder.load(tmp_path)
     assert same(again.encode(images), sure.encode(images))
@@ -72,7 +73,7 @@ def test_saved_and_loaded_bit_for_bit(
 
 
 def test_a_card_without_its_posterior_is_a_damaged_model(embedder: Embedder, tmp_path: Path) -> None:
-    laplace.fit(embedder, pictures(64, seed=0)).save(tmp_path)
+    laplace.fit_posterior(embedder, pictures(64, seed=0)).save(tmp_path)
     card = json.loads((tmp_path / "card.json").read_text())
     for damaged in ({k: v for k, v in card.items() if k != "posterior"}, card | {"posterior": {"rank": 3}}):
         (tmp_path / "card.json").write_text(json.dumps(damaged))
@@ -95,7 +96,7 @@ def test_a_foreign_network_in_five_lines(tmp_path: Path) -> None:
 
     head = FreePointHead(144, 3)
     head.location, network.fc = network.fc, nn.Identity()
-    sure = laplace.fit(Embedder(network, head, SPEC), images)
+    sure = laplace.fit_posterior(Embedder(network, head, SPEC), images)
     belief = sure.encode(images)
 
     assert_close(belief.mean, expected)
@@ -108,13 +109,13 @@ def test_a_foreign_network_in_five_lines(tmp_path: Path) -> None:
 def test_what_was_never_seen_is_novel(structure: laplace.Structure, embedder: Embedder) -> None:
     known, strange = pictures(200, seed=1), pictures(50, seed=2)
     strange = ArrayImages("upside down", strange.ids, strange.labels, strange.array[:, ::-1].copy())
-    sure = laplace.fit(embedder, pictures(400, seed=0), structure=structure)
+    sure = laplace.fit_posterior(embedder, pictures(400, seed=0), structure=structure)
     raw = [sure.head.raw_variance(features(sure, images)) for images in (known, strange)]
     assert (raw[1][:, None] > raw[0]).double().mean() > 0.95
 
 
 def test_typicality_is_a_p_value_and_small_for_what_was_never_seen(embedder: Embedder, tmp_path: Path) -> None:
-    sure = laplace.with_novelty(laplace.fit(embedder, pictures(400, seed=0)), pictures(400, seed=1))
+    sure = laplace.with_novelty(laplace.fit_posterior(embedder, pictures(400, seed=0)), pictures(400, seed=1))
     usual, strange = pictures(1000, seed=2), pictures(50, seed=3)
     strange = ArrayImages("upside down", strange.ids, strange.labels, strange.array[:, ::-1].copy())
     belief = sure.encode(usual)
@@ -134,7 +135,7 @@ def test_novelty_needs_a_posterior_and_pictures(embedder: Embedder) -> None:
     with pytest.raises(InputError, match="fit first"):
         laplace.with_novelty(embedder, pictures(8, seed=0))
     with pytest.raises(InputError, match="at least one picture"):
-        laplace.with_novelty(laplace.fit(embedder, pictures(64, seed=0)), [])
+        laplace.with_novelty(laplace.fit_posterior(embedder, pictures(64, seed=0)), [])
 
 
 def features(embedder: Embedder, images: ArrayImages) -> Tensor:
@@ -146,9 +147,9 @@ def test_a_loader_and_an_image_set_tell_the_same(embedder: Embedder) -> None:
     images = pictures(128, seed=0)
     codes = torch.tensor([int(label) for label in images.labels])
     pixels = SPEC.normalise(torch.from_numpy(images.array[:, None]))
-    whole = laplace.fit(embedder, [(pixels, codes)], prior=1.0)
-    twice = laplace.fit(embedder, [(pixels, codes), (pixels, codes)], prior=1.0, temperature=2.0)
-    by_set = laplace.fit(embedder, images, prior=1.0)
+    whole = laplace.fit_posterior(embedder, [(pixels, codes)], prior=1.0)
+    twice = laplace.fit_posterior(embedder, [(pixels, codes), (pixels, codes)], prior=1.0, temperature=2.0)
+    by_set = laplace.fit_posterior(embedder, images, prior=1.0)
     belief = whole.encode(images)
     assert belief.uncertainty.std() > 0
     assert_close(twice.encode(images).uncertainty, belief.uncertainty, rtol=1e-4, atol=0)
@@ -160,19 +161,19 @@ def test_uncertainty_on_the_sphere_does_not_depend_on_the_length_of_the_weights(
     images = pictures(64, seed=0)
 
     def sphere(z: Tensor, labels: Tensor) -> Curvature:
-        return pair_curvature(z, Pairs.of_classes(labels), variant="pos", geometry="euclidean")
+        return pair_curvature(z, PairGraph.of_classes(labels), variant="pos", geometry="euclidean")
 
-    before = laplace.fit(embedder, images, curvature=sphere).encode(images)
+    before = laplace.fit_posterior(embedder, images, curvature=sphere).encode(images)
     for parameter in embedder.head.location.parameters():
         parameter.data *= 10
-    after = laplace.fit(embedder, images, curvature=sphere).encode(images)
+    after = laplace.fit_posterior(embedder, images, curvature=sphere).encode(images)
     assert_close(after.uncertainty, before.uncertainty, rtol=1e-3, atol=0)
 
 
 def test_a_hotter_posterior_and_a_weaker_prior_are_wider(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
     plain, hot, weak = (
-        laplace.fit(embedder, images, **options).encode(images).uncertainty
+        laplace.fit_posterior(embedder, images, **options).encode(images).uncertainty
         for options in ({"prior": 1.0}, {"prior": 1.0, "temperature": 10.0}, {"prior": 0.1})
     )
     assert (hot > plain).all()
@@ -185,7 +186,7 @@ def test_any_loss_gives_a_posterior(embedder: Embedder) -> None:
     images = pictures(12, seed=0)
     codes = torch.tensor([int(label) for label in images.labels])
     batches = [(SPEC.normalise(torch.from_numpy(images.array[:, None])), codes)]
-    sure = laplace.fit(
+    sure = laplace.fit_posterior(
         embedder, batches, curvature=lambda z, y: loss_curvature(lambda at: ContrastiveLoss()(at, y), z), prior=1.0
     )
     assert sure.encode(images).uncertainty.std() > 0
@@ -193,7 +194,7 @@ def test_any_loss_gives_a_posterior(embedder: Embedder) -> None:
 
 def test_draws_agree_with_the_closed_form(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
-    sure = laplace.fit(embedder, images, prior=1e4)
+    sure = laplace.fit_posterior(embedder, images, prior=1e4)
     belief = laplace.drawn(sure, 2000).encode(images)
     assert isinstance(belief, Draws)
     assert_close(belief.uncertainty, sure.encode(images).uncertainty, rtol=0.15, atol=0)
@@ -202,8 +203,8 @@ def test_draws_agree_with_the_closed_form(embedder: Embedder) -> None:
 
 def test_fitting_again_replaces_the_posterior(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
-    once = laplace.fit(embedder, images, prior=1.0)
-    assert same(laplace.fit(once, images, prior=1.0).encode(images), once.encode(images))
+    once = laplace.fit_posterior(embedder, images, prior=1.0)
+    assert same(laplace.fit_posterior(once, images, prior=1.0).encode(images), once.encode(images))
 
 
 def test_the_same_variance_for_all_is_worth_a_warning(embedder: Embedder) -> None:
@@ -215,37 +216,37 @@ def test_the_same_variance_for_all_is_worth_a_warning(embedder: Embedder) -> Non
 
     foreign = Embedder(Apart(), FreePointHead(64, 3), SPEC)
     with pytest.warns(laplace.FlatVarianceWarning, match="equally unsure"):
-        laplace.fit(foreign, pictures(128, seed=0), prior=1e12)
+        laplace.fit_posterior(foreign, pictures(128, seed=0), prior=1e12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        laplace.fit(embedder, pictures(64, seed=0))
+        laplace.fit_posterior(embedder, pictures(64, seed=0))
 
 
 def of_all_pairs(z: Tensor, labels: Tensor) -> Curvature:
-    return pair_curvature(z, Pairs.of_classes(labels), variant="psd", geometry="free")
+    return pair_curvature(z, PairGraph.of_classes(labels), variant="psd", geometry="free")
 
 
 def test_what_cannot_be_fitted(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
     with pytest.raises(InputError, match="last-full or last-low-rank"):
-        laplace.fit(embedder, images, structure="best")  # type: ignore[arg-type]
+        laplace.fit_posterior(embedder, images, structure="best")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="above 0"):
-        laplace.fit(embedder, images, prior=0.0)
+        laplace.fit_posterior(embedder, images, prior=0.0)
     with pytest.raises(InputError, match="fit a point or Gaussian head"):
-        laplace.fit(Embedder("mlp", "vmf", SPEC, dim=3), images)
+        laplace.fit_posterior(Embedder("mlp", "vmf", SPEC, dim=3), images)
     with pytest.raises(InputError, match="start from its origin"):
-        laplace.fit(dropout.drawn(embedder, 4), images)
+        laplace.fit_posterior(dropout.fit(embedder, 4), images)
     for structure in STRUCTURES:  # more strangers than mates: no positive curvature is left
         with pytest.raises(InputError, match="look at the pairs"):
-            laplace.fit(embedder, images, structure=structure, curvature=of_all_pairs)  # type: ignore[arg-type]
+            laplace.fit_posterior(embedder, images, structure=structure, curvature=of_all_pairs)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no pair"):
-        laplace.fit(embedder, [])
+        laplace.fit_posterior(embedder, [])
     with pytest.raises(InputError, match="fit first"):
         laplace.drawn(embedder, 5)
 
 
 def test_other_draws_have_another_name(embedder: Embedder, tmp_path: Path) -> None:
-    fitted = laplace.fit(embedder, pictures(64, seed=0), structure="last-full")
+    fitted = laplace.fit_posterior(embedder, pictures(64, seed=0), structure="last-full")
     asked = [(0, 0), (5, 0), (5, 1), (7, 0)]
     names = {laplace.drawn(fitted, draws, seed=seed).fingerprint for draws, seed in asked}
     assert len(names) == len(asked)

@@ -9,8 +9,9 @@ from torch.nn.functional import normalize
 
 from howsure.embeddings import Draws, Embedding, Gaussian, Point
 from howsure.errors import InputError
-from howsure.heads import LastLayerLaplace, blank_laplace, build_head
-from howsure.heads.last_layer import DiagonalWeights, SharedWeights, WeightPosterior
+from howsure.heads import build_head
+from howsure.posteriors.laplace.covariance import DiagonalWeights, SharedWeights, WeightPosterior
+from howsure.posteriors.laplace.last_layer import LastLayerLaplace
 from posteriors.closeness import assert_close
 
 M, D, N = 7, 3, 5
@@ -145,7 +146,7 @@ def test_features_near_the_span_keep_their_digits() -> None:
 
 def test_description_and_state_rebuild_it(weights: WeightPosterior) -> None:
     one = LastLayerLaplace(build_head("point", M, D), weights, layer="location", normalised=True, draws=3, seed=9)
-    again = blank_laplace(build_head("point", M, D), one.describe())
+    again = LastLayerLaplace.around(build_head("point", M, D), one.describe())
     again.load_state_dict(one.state_dict())
     assert torch.equal(again(FEATURES).atoms.mean, one(FEATURES).atoms.mean)
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from howsure.errors import InputError
-from howsure.posteriors.low_rank import LowRank
+from howsure.posteriors.laplace.low_rank import LowRank
 from posteriors.closeness import assert_close
 
 

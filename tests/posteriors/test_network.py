@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from howsure.errors import InputError
-from howsure.posteriors.curvature import Curvature, pair_curvature
-from howsure.posteriors.network import exact_diagonal, kronecker_factors, sampled_diagonal
-from howsure.posteriors.pairs import Pairs
+from howsure.posteriors.laplace.curvature import Curvature, pair_curvature
+from howsure.posteriors.laplace.network_curvature import exact_diagonal, kronecker_factors, sampled_diagonal
+from howsure.posteriors.laplace.pairs import PairGraph
 from posteriors.closeness import assert_close
 
 LABELS = torch.tensor([0, 0, 0, 0, 1, 1])
@@ -57,7 +57,7 @@ def case(request: pytest.FixtureRequest) -> tuple[nn.Module, Tensor, Curvature, 
     network = NETWORKS[name]().double().eval()
     x = torch.randn(B, 1, 4, 4, dtype=torch.float64)
     z = network(x)
-    curvature = pair_curvature(z, Pairs.of_classes(LABELS), variant=variant, geometry=geometry)
+    curvature = pair_curvature(z, PairGraph.of_classes(LABELS), variant=variant, geometry=geometry)
     rows = [torch.autograd.grad(out, list(network.parameters()), retain_graph=True) for out in z.flatten()]
     assert all(torch.stack(part).any() for part in zip(*rows, strict=True))  # no part of the network is dead
     jacobian = torch.stack([flat(row) for row in rows])
@@ -112,7 +112,7 @@ def test_kronecker_factors_are_exact_where_the_curvature_is_kronecker() -> None:
     features = torch.randn(B, 4, dtype=torch.float64)
     last = nn.Linear(4, D, bias=False).double()
     z = last(features)
-    pairs = Pairs.of_classes(LABELS)
+    pairs = PairGraph.of_classes(LABELS)
     (found,) = kronecker_factors(z, [last.weight], pair_curvature(z, pairs, geometry="free").root())
     exact = torch.kron(torch.eye(D, dtype=torch.float64), features.T @ pairs.laplacian("pos") @ features)
     assert_close(found.dense(), exact)
@@ -121,7 +121,7 @@ def test_kronecker_factors_are_exact_where_the_curvature_is_kronecker() -> None:
 def test_what_has_no_gradient() -> None:
     last = nn.Linear(4, D)
     z = last(torch.randn(B, 4))
-    curvature = pair_curvature(z, Pairs.of_classes(LABELS))
+    curvature = pair_curvature(z, PairGraph.of_classes(LABELS))
     unused = torch.zeros(3, requires_grad=True)
     assert not exact_diagonal(z, [unused], curvature)[0].any()
     with pytest.raises(InputError, match="with their graph"):

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from howsure.data import InputSpec
 from howsure.embedder import Embedder
 from howsure.errors import InputError, TrainingError
-from howsure.heads import LastLayerLaplace, PointHead
+from howsure.heads import PointHead
 from howsure.losses import build_loss
-from howsure.posteriors import Pairs, laplace, online, pair_curvature
+from howsure.posteriors import laplace
+from howsure.posteriors.laplace import PairGraph, online, pair_curvature
+from howsure.posteriors.laplace.last_layer import LastLayerLaplace
 from posteriors.closeness import assert_close
 
 SPEC = InputSpec(8, 8, 1, (0.0,), (1.0,))
@@ -92,7 +94,7 @@ def test_what_is_left_out_is_never_made_up() -> None:
 def test_rows_of_classes_are_a_root_of_all_their_pairs() -> None:
     features = batches(1)[0].double()
     rows, count = online.positive_rows(features, LABELS)
-    curvature = pair_curvature(features, Pairs.of_classes(LABELS), variant="pos", geometry="free")
+    curvature = pair_curvature(features, PairGraph.of_classes(LABELS), variant="pos", geometry="free")
     assert_close(rows.T @ rows, features.T @ curvature.shared() @ features)
     assert count == curvature.count == 3 + 1 + 6
 
@@ -131,7 +133,7 @@ def test_the_posterior_is_that_of_the_average() -> None:
     linear, memory = head.head.location, online.MEMORY
 
     def curvature(features: Tensor, z: Tensor) -> Tensor:
-        pairs = Pairs.of_classes(LABELS)
+        pairs = PairGraph.of_classes(LABELS)
         mean = features.T @ pairs.laplacian("pos") @ features / pairs.count("pos")
         return PICTURES / 2.0 * mean / z.square().mean()
 
@@ -202,5 +204,5 @@ def test_mistakes() -> None:
         online.Average(5, memory=1.0)
     with pytest.raises(InputError, match="temperature"):
         online.AtADraw(_Length(), learning()[0], pictures=5, temperature=0.0)
-    with pytest.raises(InputError, match="prepared"):
+    with pytest.raises(InputError, match="with a posterior"):
         online.settle_novelty(Embedder("mlp", "point", SPEC, dim=3), torch.zeros(1, 1, 8, 8))

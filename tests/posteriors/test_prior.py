@@ -5,7 +5,7 @@ from scipy.optimize import minimize_scalar
 
 from howsure.embeddings import Point
 from howsure.errors import InputError
-from howsure.posteriors.prior import marginal_prior, match_loss
+from howsure.posteriors.laplace.prior_precision import marginal_prior, match_loss
 
 CURVATURE = torch.tensor([0.0, 1e-6, 0.3, 4.0, 900.0], dtype=torch.float64)
 

@@ -5,10 +5,9 @@ import torch
 
 from howsure.data import InputSpec
 from howsure.embedder import Embedder
-from howsure.heads.ambiguity import Ambiguity
-from howsure.heads.last_layer import SharedWeights
 from howsure.posteriors import laplace
-from howsure.posteriors.ambiguity import with_ambiguity
+from howsure.posteriors.laplace.covariance import SharedWeights
+from howsure.posteriors.laplace.learned_variance import Ambiguity, with_learned_variance
 
 SPEC = InputSpec(8, 8, 1, (0.0,), (1.0,))
 PIXELS = torch.rand(48, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -17,7 +16,9 @@ BATCHES = [(PIXELS, torch.arange(48) % 4)]
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howsure.posteriors.ambiguity.STEPS", 20)  # how well widths learn is judged elsewhere
+    monkeypatch.setattr(
+        "howsure.posteriors.laplace.learned_variance.STEPS", 20
+    )  # how well it learns is tested elsewhere
 
 
 def grown(dim: int, dtype: torch.dtype = torch.float32) -> Ambiguity:
@@ -95,8 +96,8 @@ def test_prepared_variances_follow_the_posterior() -> None:
 def test_a_picture_alone_gets_what_it_gets_among_others(structure: laplace.Structure) -> None:
     torch.manual_seed(0)
     plain = Embedder("mlp", "point", SPEC, dim=3).eval()
-    fitted = laplace.with_novelty(laplace.fit(plain, BATCHES, structure=structure, rank=8), BATCHES)
-    embedder = with_ambiguity(fitted, BATCHES)
+    fitted = laplace.with_novelty(laplace.fit_posterior(plain, BATCHES, structure=structure, rank=8), BATCHES)
+    embedder = with_learned_variance(fitted, BATCHES)
     together = embedder.encode(PIXELS)
     for row in (0, 17):
         alone = embedder.encode(PIXELS[row : row + 1])
@@ -108,6 +109,6 @@ def test_a_picture_alone_gets_what_it_gets_among_others(structure: laplace.Struc
 
 def test_pixels_that_are_no_numbers_are_named_once() -> None:
     plain = Embedder("mlp", "point", SPEC, dim=3).eval()
-    embedder = with_ambiguity(laplace.with_novelty(laplace.fit(plain, BATCHES), BATCHES), BATCHES)
+    embedder = with_learned_variance(laplace.with_novelty(laplace.fit_posterior(plain, BATCHES), BATCHES), BATCHES)
     with pytest.raises(ValueError, match="NaN or infinity in 1 of 2 items, first item 1"):
         embedder.encode(torch.stack([PIXELS[0], torch.full_like(PIXELS[0], torch.nan)]))

@@ -8,7 +8,7 @@ from howsure.data import InputSpec
 from howsure.embedder import Embedder
 from howsure.embeddings import Draws
 from howsure.posteriors import dropout, ensemble, laplace
-from howsure.posteriors.ambiguity import with_ambiguity
+from howsure.posteriors.laplace.learned_variance import with_learned_variance
 
 SPEC = InputSpec(8, 8, 1, (0.0,), (1.0,))
 PICTURES = np.random.default_rng(0).integers(0, 256, (24, 8, 8), dtype=np.uint8)
@@ -44,7 +44,7 @@ def test_a_point_has_nothing_to_split() -> None:
 
 
 def test_members_that_are_points_disagree_as_models() -> None:
-    picture, model = split(ensemble.join([network("point", seed) for seed in range(3)], PICTURES))
+    picture, model = split(ensemble.fit([network("point", seed) for seed in range(3)], PICTURES))
     assert (model > 0).all()
     torch.testing.assert_close(picture, torch.zeros(24))
 
@@ -52,10 +52,10 @@ def test_members_that_are_points_disagree_as_models() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: ensemble.join([network("gaussian", seed) for seed in range(3)], PICTURES),
-        lambda: dropout.drawn(network("gaussian"), 4, rate=0.2),
-        lambda: laplace.drawn(laplace.fit(network("gaussian"), BATCHES), 5),
-        lambda: laplace.drawn(laplace.fit(network("gaussian"), BATCHES, structure="diagonal", prior=1e4), 5),
+        lambda: ensemble.fit([network("gaussian", seed) for seed in range(3)], PICTURES),
+        lambda: dropout.fit(network("gaussian"), 4, rate=0.2),
+        lambda: laplace.drawn(laplace.fit_posterior(network("gaussian"), BATCHES), 5),
+        lambda: laplace.drawn(laplace.fit_posterior(network("gaussian"), BATCHES, structure="diagonal", prior=1e4), 5),
     ],
     ids=["ensemble", "dropout", "last-layer", "whole-network"],
 )
@@ -73,7 +73,7 @@ def test_draws_split_as_the_law_of_total_variance_says(make) -> None:
 
 @pytest.mark.parametrize("structure", ["last-full", "last-diagonal", "diagonal"])
 def test_a_posterior_over_points_is_all_about_the_model(structure: laplace.Structure) -> None:
-    embedder = laplace.fit(network("point"), BATCHES, structure=structure, prior=1e3)
+    embedder = laplace.fit_posterior(network("point"), BATCHES, structure=structure, prior=1e3)
     picture, model = split(embedder)
     assert (picture == 0).all()
     assert (model > 0).all()
@@ -83,12 +83,14 @@ def test_a_posterior_over_points_is_all_about_the_model(structure: laplace.Struc
 @pytest.mark.parametrize("structure", ["last-full", "last-diagonal", "diagonal"])
 def test_a_posterior_over_gaussians_adds_the_weights_to_what_the_picture_had(structure: laplace.Structure) -> None:
     plain = network("gaussian")
-    picture, model = split(laplace.fit(plain, BATCHES, structure=structure, prior=1e3))
+    picture, model = split(laplace.fit_posterior(plain, BATCHES, structure=structure, prior=1e3))
     torch.testing.assert_close(picture, plain.encode(PICTURES).uncertainty, rtol=1e-3, atol=1e-6)
     assert (model > 0).all()
 
 
 def test_a_learned_width_does_not_come_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howsure.posteriors.ambiguity.STEPS", 20)  # how well widths learn is judged elsewhere
-    embedder = with_ambiguity(laplace.fit(network("point"), BATCHES), BATCHES)
+    monkeypatch.setattr(
+        "howsure.posteriors.laplace.learned_variance.STEPS", 20
+    )  # how well it learns is tested elsewhere
+    embedder = with_learned_variance(laplace.fit_posterior(network("point"), BATCHES), BATCHES)
     assert embedder.encode_split(PICTURES)[1] is None

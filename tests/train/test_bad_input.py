@@ -56,7 +56,9 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         monkeypatch.setattr(Body, "spoil", staticmethod(lambda features: features * factor), raising=False)
 
     monkeypatch.setitem(BACKBONES, "body", Body)
-    monkeypatch.setattr("howsure.posteriors.ambiguity.STEPS", 50)  # how well widths learn is judged elsewhere
+    monkeypatch.setattr(
+        "howsure.posteriors.laplace.learned_variance.STEPS", 50
+    )  # how well it learns is tested elsewhere
     by(1.0)
     return by
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from howsure.data import load
 from howsure.embedder import Embedder
 from howsure.embeddings import NovelGaussian
-from howsure.heads import LastLayerLaplace
 from howsure.match import Matcher
+from howsure.posteriors.laplace.last_layer import LastLayerLaplace
 from howsure.recipe import recipe_for
 from howsure.training import Epoch, Step, Trained, train
 from laws import same
@@ -26,7 +26,7 @@ DIGITS, TEST = load("digits:train"), load("digits:test")
 def hasty() -> Iterator[None]:
     """Widths that learn for a moment; how well they do is judged in posteriors/test_ambiguity.py."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("howsure.posteriors.ambiguity.STEPS", 50)
+        patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
         yield
 
 

@@ -13,8 +13,9 @@ from howsure.backbones.efficientnet import imagenet_weights
 from howsure.data import ArrayImages
 from howsure.embedder import Embedder
 from howsure.errors import InputError
+from howsure.posteriors import laplace
 from howsure.recipe import read_recipe
-from howsure.training import fit_laplace, train
+from howsure.training import train
 
 SMALL = {"height": 64, "width": 64, "dim": 8, "classes_per_batch": 4, "pictures_per_class": 4, "learning_rate": 1e-2}
 pretrained = pytest.mark.skipif(
@@ -56,7 +57,7 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(stripes: ArrayImages, tmp_pa
 @pretrained
 def test_it_gets_a_posterior(stripes: ArrayImages) -> None:
     model = train(stripes, read_recipe("pretrained").but(**SMALL, epochs=3)).embedder
-    assert (fit_laplace(model, stripes).encode(stripes).uncertainty > 0).all()
+    assert (laplace.fit(model, stripes).encode(stripes).uncertainty > 0).all()
 
 
 @pretrained

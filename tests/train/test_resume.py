@@ -59,7 +59,7 @@ def tell(event):
     if isinstance(event, Step) and (event.epoch, event.step) == (4, 2):
         os.kill(os.getpid(), signal.SIGKILL)
 
-train(load("digits:train").subset(range(400)), Recipe.of({recipe!r}), out=Path({out!r}), tell=tell)
+train(load("digits:train").subset(range(400)), Recipe.from_json({recipe!r}), out=Path({out!r}), tell=tell)
 """
 
 

@@ -3,10 +3,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from howsure.data import ArrayImages
+from howsure.data import ArrayImages, splitting, validation_split
 from howsure.errors import TrainingError
-from howsure.training import validation
-from howsure.training.validation import validation_split
 
 
 def images(counts: list[int], *, unlabelled: int = 0) -> ArrayImages:
@@ -72,7 +70,7 @@ def test_a_single_picture_is_never_held_out() -> None:
 
 @pytest.mark.parametrize("counts", [[100] * 5, [5] * 40, [5] * 38 + [200, 300]], ids=["large", "small", "uneven"])
 def test_at_most_so_many(counts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "AT_MOST", 20)
+    monkeypatch.setattr(splitting, "AT_MOST", 20)
     made = images(counts)
     rows, held = validation_split(made, share=0.3, seed=0)
     assert 10 <= len(held) <= 20

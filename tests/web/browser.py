@@ -77,7 +77,7 @@ def make_gallery(folder: Path, *, count: int = 60) -> Path:
     torch.manual_seed(0)
     digits = data.load("digits:test").subset(range(count))
     plain = Embedder("lam-fashion", "gaussian", InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=4)
-    embedder = laplace.fit(plain, digits, prior=PRIOR)
+    embedder = laplace.fit_posterior(plain, digits, prior=PRIOR)
     embedder.save(folder / "model")
     about = {"model": str(folder / "model"), "fingerprint": embedder.fingerprint}
     names = [f"{label}/{place:03d}.png" for place, label in enumerate(digits.labels)]

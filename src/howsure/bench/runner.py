@@ -58,7 +58,7 @@ def missing(table: Table, cells: Sequence[Cell], folder: Path, *, quick: bool = 
         if not file.exists():
             lacking.append(cell)
             continue
-        made = Recipe.of(json.loads(file.read_text(encoding="utf-8"))["recipe"])
+        made = Recipe.from_json(json.loads(file.read_text(encoding="utf-8"))["recipe"])
         changed = made.differences(table.entries(seed=cell.seeds[0], quick=quick)[cell.method].recipe)
         if changed:
             raise InputError(

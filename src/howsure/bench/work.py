@@ -17,8 +17,8 @@ from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.index.local.lock import WriterLock
-from howsure.posteriors import dropout, ensemble
-from howsure.training import Epoch, Step, fit_laplace, train
+from howsure.posteriors import dropout, ensemble, laplace
+from howsure.training import Epoch, Step, train
 from howsure.training.state import CHECKPOINT
 
 __all__ = ["FEATURES", "Work"]
@@ -76,13 +76,13 @@ class Work:
         if entry.joins:
             members = [self._made(start, (seed,), images) for seed in seeds]
             some = np.random.default_rng(0).permutation(len(images))[:ALIGNING]
-            joined = ensemble.join(members, images.subset(np.sort(some).tolist()))
+            joined = ensemble.fit(members, images.subset(np.sort(some).tolist()))
             joined.card["recipe"] = members[0].card["recipe"]  # the first says which pictures were held out
             return joined
         network = self._made(start, seeds, images)
         if entry.posterior == "dropout":
-            return dropout.drawn(network)
-        return fit_laplace(network, images, structure=entry.structure)  # type: ignore[arg-type]
+            return dropout.fit(network)
+        return laplace.fit(network, images, structure=entry.structure)  # type: ignore[arg-type]
 
     def trained(self, method: str, seed: int, images: ImageSet) -> Embedder:
         """The network of a row, from its last whole epoch on."""

@@ -33,7 +33,7 @@ def ensemble(
     spec = members[0].spec
     decoded = pictures.pixels(pictures.load(align), spec, strict=strict)
     batches = (spec.normalise(part) for part in decoded.pixels.split(256))
-    joined = posterior.join(members, batches)
+    joined = posterior.fit(members, batches)
     joined.save(out)
     report_skipped(decoded.skipped)
     found = joined.card["alignment"]

@@ -39,8 +39,8 @@ def laplace(
 
     from howsure import data as pictures
     from howsure.embedder import Embedder
+    from howsure.posteriors import laplace
     from howsure.posteriors.laplace import Prior, Structure
-    from howsure.training import fit_laplace
 
     if structure is not None and structure not in get_args(Structure):
         raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))
@@ -48,7 +48,7 @@ def laplace(
     embedder = Embedder.load(model).to(device())
     images = pictures.load(data)
     say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes")
-    fitted = fit_laplace(embedder, images, structure=cast("Structure | None", structure), prior=known, strict=strict)
+    fitted = laplace.fit(embedder, images, structure=cast("Structure | None", structure), prior=known, strict=strict)
     fitted.save(out)
     told = fitted.card["laplace"]
     if as_json:

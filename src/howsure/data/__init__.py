@@ -11,7 +11,7 @@ from howsure.data.decoding import decode
 from howsure.data.images import ArrayImages, FileImages, ImageSet, Skipped
 from howsure.data.input_spec import InputSpec
 from howsure.data.loading import load
-from howsure.data.splitting import hold_out_classes, split
+from howsure.data.splitting import hold_out_classes, split, validation_split
 from howsure.data.streaming import Chunk, Decoded, none_readable, pixels, stream
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "pixels",
     "split",
     "stream",
+    "validation_split",
 ]

@@ -1,14 +1,17 @@
 """One set of pictures becomes several, without overlap."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from howsure.data.images import ImageSet
 from howsure.data.suggest import did_you_mean, listed
-from howsure.errors import DataError, InputError
+from howsure.errors import DataError, InputError, TrainingError
 
-__all__ = ["hold_out_classes", "split"]
+__all__ = ["hold_out_classes", "split", "validation_split"]
+
+AT_MOST = 5_000  # pictures that validate
 
 
 def split(images: ImageSet, shares: Mapping[str, float] | Sequence[float], *, seed: int) -> list[ImageSet]:
@@ -68,3 +71,52 @@ def hold_out_classes(images: ImageSet, classes: Collection[str]) -> tuple[ImageS
             raise DataError(f"labels of {images.name}", expected=f"one of {known}", got=repr(label), fix=fix)
     held = np.array([label in classes for label in images.labels], dtype=bool)
     return images.subset(~held), images.subset(held)
+
+
+def validation_split(images: ImageSet, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers for training and for validation.
+
+    Where a typical class can spare two pictures, a share of every class is held out. Where classes are small, a share
+    of the classes is held out whole, which is also the harder and more honest test.
+    """
+    labels = np.array(["" if label is None else label for label in images.labels], dtype=object)
+    counts = Counter(labels.tolist())
+    if "" in counts:
+        raise TrainingError(
+            "training", expected="a label for every picture", got=f"{counts['']} without", fix="one folder a class"
+        )
+    pairable = [label for label, count in sorted(counts.items()) if count >= 2]
+    if len(pairable) < 2:
+        raise TrainingError(
+            f"training on {images.name}",
+            expected="two classes or more with two pictures or more each",
+            got=f"{len(pairable)} such of {len(counts)} classes",
+            fix="add pictures, or check that each class has its own folder",
+        )
+    rng = np.random.default_rng([seed, 1])
+    if np.median([counts[label] for label in pairable]) * share >= 2:
+        parts = [_some(np.flatnonzero(labels == label), share, rng) for label in sorted(counts)]
+        held = np.concatenate(parts)
+    elif len(pairable) >= 10:
+        chosen = sorted(_some(np.array(pairable, dtype=object), share, rng, least=2), key=lambda label: counts[label])
+        whole = np.cumsum([counts[label] for label in chosen]) <= AT_MOST
+        held = np.flatnonzero(np.isin(labels, np.array(chosen, dtype=object)[whole]))
+    else:
+        parts = [
+            _some(np.flatnonzero(labels == label), share, rng, least=2) for label in pairable if counts[label] >= 4
+        ]
+        held = np.concatenate([*parts, np.empty(0, int)])
+    held = np.sort(held if len(held) <= AT_MOST else rng.choice(held, AT_MOST, replace=False)).astype(int)
+    kept = Counter(labels[held].tolist())
+    if len(kept) < 2 or max(kept.values()) < 2:
+        raise TrainingError(
+            f"training on {images.name}",
+            expected="enough pictures to hold some out: four or more in two classes, or ten classes of two",
+            got=f"{len(images)} pictures in {len(counts)} classes",
+            fix="add pictures",
+        )
+    return np.setdiff1d(np.arange(len(images)), held), held
+
+
+def _some(items: np.ndarray, share: float, rng: np.random.Generator, *, least: int = 0) -> np.ndarray:
+    return rng.choice(items, max(least, round(share * len(items))), replace=False)

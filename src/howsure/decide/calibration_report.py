@@ -49,6 +49,6 @@ class Honesty:
         )
 
     @classmethod
-    def of(cls, keys: dict[str, Any]) -> Honesty:
+    def from_json(cls, keys: dict[str, Any]) -> Honesty:
         """What `asdict` wrote."""
         return cls(**keys | {"reliability": tuple((p, share, count) for p, share, count in keys["reliability"])})

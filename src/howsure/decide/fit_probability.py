@@ -25,7 +25,7 @@ ABSENT_SCALE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class SampledPairs:
     """Queries and gallery items they can see, (P,): some that match, and some that differ."""
 
     row: np.ndarray  # of the query
@@ -36,7 +36,7 @@ class Pairs:
 
 def pairs_of(
     held: HeldOut, rows: np.ndarray, gallery: Embedding, names: np.ndarray, *, different: int, rng: np.random.Generator
-) -> Pairs:
+) -> SampledPairs:
     """Matching pairs of these queries, and `different` times as many others, by lot."""
     columns = rng.permutation(len(gallery))[:COLUMNS]
     rows = rows[: max(1, PAIRS // len(columns))]
@@ -49,7 +49,7 @@ def pairs_of(
     place = rows[row]
     query, items = (belief.to(dtype=torch.float64) for belief in (held.query[place], gallery[columns[column]]))
     distance = rms_distance(query, items, paired=True).numpy()
-    return Pairs(place, distance, np.arange(len(row)) < len(match), rate)
+    return SampledPairs(place, distance, np.arange(len(row)) < len(match), rate)
 
 
 def fit_matcher(held: HeldOut, gallery: Embedding, names: np.ndarray, *, rng: np.random.Generator) -> Matcher:

@@ -101,7 +101,7 @@ class Policy:
         if not file.exists():
             return None
         try:
-            policy = cls.of(json.loads(file.read_text(encoding="utf-8")))
+            policy = cls.from_json(json.loads(file.read_text(encoding="utf-8")))
         except (ValueError, TypeError, KeyError) as error:
             raise ModelError(
                 f"{file}", expected="a policy", got=str(error), fix="run howsure calibrate again"
@@ -113,17 +113,17 @@ class Policy:
         return policy
 
     @classmethod
-    def of(cls, keys: dict[str, Any]) -> Policy:
+    def from_json(cls, keys: dict[str, Any]) -> Policy:
         """The policy that `asdict` wrote."""
         reference = keys["reference"]
         return cls(
             **keys
             | {
-                "matcher": Matcher.of(keys["matcher"]),
-                "chances": Chances.of(keys["chances"]),
+                "matcher": Matcher.from_json(keys["matcher"]),
+                "chances": Chances.from_json(keys["chances"]),
                 "limits": Limits(**keys["limits"]),
                 "reference": Reference(tuple(reference["uncertainty"]), tuple(reference["novelty"])),
                 "certificate": Certificate(**keys["certificate"]),
-                "honesty": {name: Honesty.of(said) for name, said in keys["honesty"].items()},
+                "honesty": {name: Honesty.from_json(said) for name, said in keys["honesty"].items()},
             }
         )

@@ -77,10 +77,10 @@ class Chances:
         return Odds(right, log_none - np.log(-np.expm1(np.minimum(log_none, -1e-300))))
 
     @classmethod
-    def of(cls, keys: dict[str, Any]) -> Chances:
+    def from_json(cls, keys: dict[str, Any]) -> Chances:
         """The chances that `asdict` wrote."""
         right, absent, reach = keys["right"], keys["absent"], keys["reach"]
-        link = Link(_logistic(right["logistic"], FEATURES), Isotonic.of(right["steps"]))
+        link = Link(_logistic(right["logistic"], FEATURES), Isotonic.from_json(right["steps"]))
         return cls(
             link,
             None if absent is None else _logistic(absent, 2 * PLAIN),

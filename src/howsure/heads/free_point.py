@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from howsure.embeddings import Point
+from howsure.heads.base import Head
 
 
-class FreePointHead(nn.Module):
+class FreePointHead(Head):
     """One linear layer, z = W φ + b, at no fixed length: what hedged beliefs are compared with."""
 
     def __init__(self, features: int, dim: int):

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.embeddings import Gaussian
+from howsure.heads.base import Head
 
 
-class GaussianHead(nn.Module):
+class GaussianHead(Head):
     """A Gaussian z ~ N(W φ + b, s² I), brought to the unit sphere: u = z/|z|, scale = s/|z| to first order.
 
     So little evidence, a short z, is a wide belief wherever s was learned. log s² is linear in the direction of the
@@ -28,6 +29,11 @@ class GaussianHead(nn.Module):
         # Start with one opinion about everything: total variance 0.05 where |z| = 1.
         nn.init.zeros_(self.log_variance.weight)
         nn.init.constant_(self.log_variance.bias, math.log(0.05 / dim))
+
+    @torch.no_grad()
+    def scale_variance(self, factor: float) -> None:
+        """All variances times `factor`."""
+        self.log_variance.bias.add_(math.log(factor))
 
     def forward(self, features: Tensor) -> Gaussian:
         """(N, M) features to Gaussians around points of the unit sphere."""

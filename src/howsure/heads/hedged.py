@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from howsure.embeddings import Gaussian
+from howsure.heads.base import Head
 from howsure.heads.free_point import location_layer
 
 LOG_VARIANCE = (-10.0, 6.0)
 START = -2.0
 
 
-class HedgedHead(nn.Module):
+class HedgedHead(Head):
     """z ~ N(W φ + b, diag(s²)), log s² linear in φ, one for each dimension; every picture starts with one opinion."""
 
     def __init__(self, features: int, dim: int):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from howsure.embeddings import GaussianMixture
+from howsure.heads.base import Head
 from howsure.heads.free_point import location_layer
 from howsure.heads.hedged import log_variance_layer, scale_of
 
 
-class TwoModesHead(nn.Module):
+class TwoModesHead(Head):
     """Two Gaussians of equal weight, each with its own linear location and log variance.
 
     They start side by side: a picture with two places for no reason cannot match anything well, not even itself.

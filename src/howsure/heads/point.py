@@ -6,9 +6,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.embeddings import Point
+from howsure.heads.base import Head
 
 
-class PointHead(nn.Module):
+class PointHead(Head):
     """One linear layer to the unit sphere: z = W φ + b, u = z/|z|."""
 
     def __init__(self, features: int, dim: int):

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from howsure.embeddings import VonMisesFisher
 from howsure.errors import InputError
+from howsure.heads.base import Head
 from howsure.numerics.vmf import inverse_mean_resultant
 
 HASTE = 10.0  # log k must travel some ten units, and Adam moves a parameter by the learning rate a step
@@ -17,7 +18,7 @@ POWER = 3.0  # of strength, to begin with
 PULL = 0.06  # of the gradient of strength reaches the network, a dimension: the likelihood grows with D
 
 
-class VonMisesFisherHead(nn.Module):
+class VonMisesFisherHead(Head):
     """Direction z/|z| with z = W φ + b; concentration k₀ e^a |z|²/s² (Σ w φ² / r²)^p, at most A⁻¹(0.9999).
 
     Little evidence is a wide belief, and there are two kinds of it. A short z: the features do not agree on a place, as
@@ -64,7 +65,7 @@ class VonMisesFisherHead(nn.Module):
             self.typical = torch.where(self.typical > 0, 0.9 * self.typical + 0.1 * means, means)
 
 
-class NormHead(nn.Module):
+class NormHead(Head):
     """z = W φ + b as it is: direction z/|z|, concentration |z|. Little evidence, a short z, is a wide belief."""
 
     def __init__(self, features: int, dim: int):

@@ -37,7 +37,7 @@ class Isotonic:
         return np.interp(score, self.scores, self.values)
 
     @classmethod
-    def of(cls, keys: Mapping[str, Sequence[float]] | None) -> Isotonic | None:
+    def from_json(cls, keys: Mapping[str, Sequence[float]] | None) -> Isotonic | None:
         """What `asdict` wrote; None stays None."""
         return None if keys is None else cls(tuple(keys["scores"]), tuple(keys["values"]))
 

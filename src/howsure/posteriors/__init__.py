@@ -1,7 +1,29 @@
-"""Posteriors over the weights of a network: each takes an embedder and gives one that knows what it does not know."""
+"""Posteriors over the weights of a network. Each is fitted by one verb, `fit`, which gives an embedder that knows
+what it does not know: `laplace.fit`, `dropout.fit`, `ensemble.fit`."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from howsure.errors import ModelError
 from howsure.posteriors import dropout, ensemble, laplace
-from howsure.posteriors.curvature import Curvature, loss_curvature, pair_curvature
-from howsure.posteriors.pairs import Pairs
+from howsure.posteriors.base import PosteriorHead, posterior_of, single_head
+from howsure.posteriors.laplace.last_layer import LastLayerLaplace
+from howsure.posteriors.laplace.network import NetworkLaplace
 
-__all__ = ["Curvature", "Pairs", "dropout", "ensemble", "laplace", "loss_curvature", "pair_curvature"]
+__all__ = ["POSTERIORS", "build_posterior", "dropout", "ensemble", "laplace", "posterior_of", "single_head"]
+
+POSTERIORS: dict[str, type[PosteriorHead]] = {
+    kind.kind: kind for kind in (LastLayerLaplace, NetworkLaplace, dropout.DroppedHead, ensemble.MemberHeads)
+}
+
+
+def build_posterior(backbone: nn.Module, head: nn.Module, described: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
+    """The backbone and the head that a card tells about, around a network; its kind goes with what `describe` said."""
+    said = dict(described)
+    kind = said.pop("kind")
+    if kind not in POSTERIORS:
+        raise ModelError(f"posterior {kind!r}", expected=" or ".join(POSTERIORS), fix="use the version that wrote it")
+    return POSTERIORS[kind].blank(backbone, head, said)

@@ -4,22 +4,91 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from howsure.embedder import Embedder
-from howsure.embeddings import point_estimates
+from howsure.embeddings import Draws, Embedding, point_estimates
+from howsure.embeddings.rotated import rotated
 from howsure.errors import InputError
-from howsure.heads.last_layer import LastLayerLaplace
-from howsure.heads.members import MemberBackbones, MemberHeads
-from howsure.heads.posterior import PosteriorHead
+from howsure.posteriors.base import PosteriorHead, posterior_of, single_head
+from howsure.posteriors.laplace.last_layer import LastLayerLaplace
 
-__all__ = ["join", "procrustes"]
+if TYPE_CHECKING:
+    from howsure.embedder import Embedder
+
+__all__ = ["MemberBackbones", "MemberHeads", "fit", "procrustes"]
 
 
-def join(members: Sequence[Embedder], pictures: Any) -> Embedder:
+class MemberBackbones(nn.Module):
+    """The features of S networks side by side, (N, S·M)."""
+
+    def __init__(self, members: Sequence[nn.Module]):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(N, C, H, W) pixels to features."""
+        return torch.cat([member(pixels) for member in self.members], 1)
+
+
+class MemberHeads(PosteriorHead):
+    """S heads, each for features of its own: `Draws` of whatever a head gives, turned by `rotations` (S, D, D).
+
+    A head may have a posterior of its last layer, in closed form: then networks differ, and each knows what it ignores.
+    """
+
+    kind: ClassVar[str] = "ensemble"
+    rotations: Tensor
+
+    def __init__(self, members: Sequence[nn.Module], rotations: Tensor):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.register_buffer("rotations", rotations)
+
+    @property
+    def single(self) -> nn.Module:
+        return single_head(self.members[0])
+
+    def forward(self, features: Tensor) -> Draws:
+        """(N, S·M) features to beliefs."""
+        beliefs = [member(part) for member, part in zip(self.members, self._parts(features), strict=True)]
+        return Draws.stack([rotated(belief, self.rotations[s]) for s, belief in enumerate(beliefs)])
+
+    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """What the networks disagree about, and on average what each of them ignores of its own weights."""
+        apart = super().model_part(belief)
+        posteriors = self._posteriors()
+        if not posteriors:
+            return apart
+        if features is None:
+            return None
+        told = zip(posteriors, belief.by_draw(), self._parts(features), strict=True)
+        ignored = [head.model_part(draw, part) for head, draw, part in told]
+        return apart + torch.stack(ignored).mean(0)  # type: ignore[arg-type,operator]
+
+    def describe(self) -> dict[str, Any]:
+        told = {"members": len(self.members), "dim": self.rotations.shape[-1]}
+        return told | {"laplace": [head.describe() for head in self._posteriors()]} if self._posteriors() else told
+
+    @classmethod
+    def blank(cls, backbone: nn.Module, head: nn.Module, described: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
+        count, dim = described["members"], described["dim"]
+        backbones, heads = ([copy.deepcopy(part) for _ in range(count)] for part in (backbone, head))
+        if "laplace" in described:
+            each = zip(heads, described["laplace"], strict=True)
+            heads = [LastLayerLaplace.around(one, dict(said)) for one, said in each]
+        return MemberBackbones(backbones), cls(heads, torch.zeros(count, dim, dim))
+
+    def _posteriors(self) -> list[PosteriorHead]:
+        return [posterior for head in self.members if (posterior := posterior_of(head))]
+
+    def _parts(self, features: Tensor) -> Sequence[Tensor]:
+        return features.unflatten(1, (len(self.members), -1)).unbind(1)  # S of (N, M)
+
+
+def fit(members: Sequence[Embedder], pictures: Any) -> Embedder:
     """A new embedder that gives `Draws`, one for each member; its beliefs are compared member by member.
 
     Networks come out of training in axes of their own. So each is turned to the first by the rotation that brings
@@ -87,11 +156,12 @@ def _check(members: Sequence[Embedder]) -> None:
         twice = next(name for name in prints if prints.count(name) > 1)
         raise InputError("members", expected="different networks", got=f"{twice} twice", fix="train with other seeds")
     for number, member in enumerate(members):
-        if isinstance(member.head, PosteriorHead) and not _closed_form(member.head):
+        posterior = posterior_of(member.head)
+        if posterior and not posterior.joinable:
             raise InputError(
                 "members",
                 expected="embedders without a posterior, or with a last-layer Laplace posterior in closed form",
-                got=f"{member.head.kind} in member {number}",
+                got=f"{posterior.kind} in member {number}",
                 fix="join single networks",
             )
         differences = _differences(members[0], member)
@@ -104,14 +174,9 @@ def _check(members: Sequence[Embedder]) -> None:
             )
 
 
-def _closed_form(head: PosteriorHead) -> bool:
-    return isinstance(head, LastLayerLaplace) and not head.draws
-
-
 def _network(member: Embedder) -> nn.Module:
     """Backbone and head of the network itself: what a posterior keeps may differ from member to member."""
-    head = member.head
-    return nn.ModuleList([member.backbone, head.single if isinstance(head, PosteriorHead) else head])
+    return nn.ModuleList([member.backbone, single_head(member.head)])
 
 
 def _differences(first: Embedder, other: Embedder) -> list[str]:

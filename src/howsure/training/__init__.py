@@ -3,7 +3,6 @@
 from howsure.training.events import Epoch, Step, Trained
 from howsure.training.loop import train
 from howsure.training.methods import METHODS, method_named
-from howsure.training.post_hoc import fit_laplace
 from howsure.training.state import stored_recipe
 
-__all__ = ["METHODS", "Epoch", "Step", "Trained", "fit_laplace", "method_named", "stored_recipe", "train"]
+__all__ = ["METHODS", "Epoch", "Step", "Trained", "method_named", "stored_recipe", "train"]

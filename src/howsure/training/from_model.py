@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,8 @@ from torch import Tensor, nn
 from howsure.data import InputSpec
 from howsure.embedder import FOREIGN, Embedder
 from howsure.errors import InputError
-from howsure.heads import GaussianHead, PosteriorHead
+from howsure.heads import Head
+from howsure.posteriors import posterior_of
 from howsure.recipe import Recipe
 
 LOCATION = "location"  # the layer of a head that decides where a picture lies
@@ -28,9 +28,9 @@ def network_of(start: Embedder) -> dict[str, Any]:
 
 def frozen_from(start: Embedder, recipe: Recipe, *, head: str) -> tuple[Embedder, nn.Module]:
     """A new embedder whose means are those of `start` for ever, and the part of its head that may learn."""
-    if isinstance(start.head, PosteriorHead):
+    if posterior := posterior_of(start.head):
         raise InputError(
-            "model to start from", expected="one network", got=f"a posterior, {start.head.kind}", fix="use its origin"
+            "model to start from", expected="one network", got=f"a posterior, {posterior.kind}", fix="use its origin"
         )
     _check_network(start, recipe)
     named = start.card["backbone"] != FOREIGN
@@ -66,9 +66,7 @@ def settle_scales(embedder: Embedder, pixels: Tensor, labels: Tensor) -> None:
             got="the same place for all pictures of a class",
             fix="train it again, or on other data",
         )
-    if isinstance(embedder.head, GaussianHead):
-        with torch.no_grad():
-            embedder.head.log_variance.bias.add_(math.log(factor))
+    cast("Head", embedder.head).scale_variance(factor)
 
 
 def _check_network(start: Embedder, recipe: Recipe) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from howsure import data
 from howsure.backbones import feature_count, remembering, start_backbone
-from howsure.data import BalancedBatches, ImageSet, InputSpec
+from howsure.data import BalancedBatches, ImageSet, InputSpec, validation_split
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.losses import ReadsFeatures, learned_link
@@ -21,7 +21,7 @@ from howsure.training.from_model import frozen_from, settle_scales
 from howsure.training.methods import Setting, method_named, scales_alone
 from howsure.training.schedule import learning_rate
 from howsure.training.state import State
-from howsure.training.validation import Validation, finite, validation_split
+from howsure.training.validation import Validation, finite
 
 
 @remembering()

@@ -23,8 +23,9 @@ from howsure.losses import (
     build_loss,
     made,
 )
-from howsure.posteriors import dropout, online
-from howsure.posteriors.ambiguity import with_ambiguity
+from howsure.posteriors import dropout
+from howsure.posteriors.laplace import online
+from howsure.posteriors.laplace.learned_variance import with_learned_variance
 from howsure.recipe import Recipe
 
 
@@ -158,7 +159,7 @@ def _mc_infonce(setting: Setting) -> nn.Module:
 
 
 def _dropped(embedder: Embedder, held_out: int) -> Embedder:
-    other = dropout.drawn(embedder)
+    other = dropout.fit(embedder)
     del other.card["origin"]  # weights at random are nobody's origin
     return other
 
@@ -169,7 +170,7 @@ def _at_a_draw(loss: nn.Module, embedder: Embedder, pictures: int) -> nn.Module:
 
 def _ambiguous(embedder: Embedder, pixels: Tensor, labels: Tensor) -> Embedder:
     parts = zip(pixels.split(256), labels.split(256), strict=True)
-    return with_ambiguity(embedder, [(embedder.spec.normalise(part), codes) for part, codes in parts])
+    return with_learned_variance(embedder, [(embedder.spec.normalise(part), codes) for part, codes in parts])
 
 
 METHODS = {

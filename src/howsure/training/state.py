@@ -69,7 +69,7 @@ class State:
         if stored is None:
             return
         about, tensors = stored
-        begun = Recipe.of(about["recipe"])
+        begun = Recipe.from_json(about["recipe"])
         open_end = begun.schedule == "constant"  # a cycle must know its end
         changed = (begun.but(epochs=self.recipe.epochs) if open_end else begun).differences(self.recipe)
         if changed:
@@ -134,7 +134,7 @@ class State:
 def stored_recipe(folder: Path) -> Recipe | None:
     """The recipe of a run that was begun in this folder; None if there is none."""
     stored = _read(folder)
-    return None if stored is None else Recipe.of(stored[0]["recipe"])
+    return None if stored is None else Recipe.from_json(stored[0]["recipe"])
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:

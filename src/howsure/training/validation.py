@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,66 +10,14 @@ import torch
 from torch import Tensor
 
 from howsure.compare import rms_distance
-from howsure.data import ImageSet, InputSpec
+from howsure.data import InputSpec
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, point_estimates
-from howsure.errors import CalibrationError, InputError, TrainingError
-from howsure.match import Matcher
+from howsure.errors import InputError, TrainingError
+from howsure.match import balanced_matcher
 from howsure.metrics import recall_at_k
 from howsure.recipe import Recipe
 from howsure.training.events import Epoch
-
-AT_MOST = 5_000
-PAIRS = 1_000  # pictures whose pairs fit the matcher
-
-
-def validation_split(images: ImageSet, *, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers for training and for validation.
-
-    Where a typical class can spare two pictures, a share of every class is held out. Where classes are small, a share
-    of the classes is held out whole, which is also the harder and more honest test.
-    """
-    labels = np.array(["" if label is None else label for label in images.labels], dtype=object)
-    counts = Counter(labels.tolist())
-    if "" in counts:
-        raise TrainingError(
-            "training", expected="a label for every picture", got=f"{counts['']} without", fix="one folder a class"
-        )
-    pairable = [label for label, count in sorted(counts.items()) if count >= 2]
-    if len(pairable) < 2:
-        raise TrainingError(
-            f"training on {images.name}",
-            expected="two classes or more with two pictures or more each",
-            got=f"{len(pairable)} such of {len(counts)} classes",
-            fix="add pictures, or check that each class has its own folder",
-        )
-    rng = np.random.default_rng([seed, 1])
-    if np.median([counts[label] for label in pairable]) * share >= 2:
-        parts = [_some(np.flatnonzero(labels == label), share, rng) for label in sorted(counts)]
-        held = np.concatenate(parts)
-    elif len(pairable) >= 10:
-        chosen = sorted(_some(np.array(pairable, dtype=object), share, rng, least=2), key=lambda label: counts[label])
-        whole = np.cumsum([counts[label] for label in chosen]) <= AT_MOST
-        held = np.flatnonzero(np.isin(labels, np.array(chosen, dtype=object)[whole]))
-    else:
-        parts = [
-            _some(np.flatnonzero(labels == label), share, rng, least=2) for label in pairable if counts[label] >= 4
-        ]
-        held = np.concatenate([*parts, np.empty(0, int)])
-    held = np.sort(held if len(held) <= AT_MOST else rng.choice(held, AT_MOST, replace=False)).astype(int)
-    kept = Counter(labels[held].tolist())
-    if len(kept) < 2 or max(kept.values()) < 2:
-        raise TrainingError(
-            f"training on {images.name}",
-            expected="enough pictures to hold some out: four or more in two classes, or ten classes of two",
-            got=f"{len(images)} pictures in {len(counts)} classes",
-            fix="add pictures",
-        )
-    return np.setdiff1d(np.arange(len(images)), held), held
-
-
-def _some(items: np.ndarray, share: float, rng: np.random.Generator, *, least: int = 0) -> np.ndarray:
-    return rng.choice(items, max(least, round(share * len(items))), replace=False)
 
 
 def finite(believe: Callable[[Any], Embedding], inputs: Any) -> Embedding:
@@ -113,16 +60,10 @@ class Validation:
         hit = self.labels[nearest] == self.labels
         return recall_at_k(hit[has_mate, None], 1)
 
-    def matcher(self, belief: Embedding) -> dict[str, float] | None:
+    def matcher(self, belief: Embedding) -> dict[str, Any] | None:
         """A first link from distance to P(same), on balanced pairs; None if these pictures do not support one."""
-        rows = np.random.default_rng(0).permutation(len(belief))[:PAIRS]
-        first, second = np.triu_indices(len(rows), 1)
-        same = self.labels[rows[first]] == self.labels[rows[second]]
-        distance = rms_distance(belief[rows], belief[rows]).double().numpy()[first, second]
-        try:
-            return Matcher.fit(distance, same).at(0.5).to_json()
-        except CalibrationError:
-            return None
+        found = balanced_matcher(belief, self.labels)
+        return found.to_json() if found else None
 
     def check_not_collapsed(self, belief: Embedding, recipe: Recipe) -> None:
         """Every picture at one place: the loss cannot tell it from learning, the spread can."""

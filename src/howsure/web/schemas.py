@@ -339,7 +339,7 @@ class Pair(Wire):
     time: str
 
 
-class Pairs(Wire):
+class FeedbackPairs(Wire):
     """All feedback, oldest first."""
 
     pairs: list[Pair]

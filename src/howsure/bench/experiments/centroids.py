@@ -17,7 +17,7 @@ from howsure.bench.experiments import flat
 from howsure.bench.experiments.lam import Seen, told
 from howsure.bench.sets import Sets
 from howsure.bench.work import Work
-from howsure.data import ImageSet
+from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
@@ -29,7 +29,6 @@ from howsure.numerics.logistic import fit_logistic
 from howsure.recipe import Recipe
 from howsure.training import Epoch, Step, method_named, train
 from howsure.training.methods import Setting
-from howsure.training.validation import validation_split
 
 __all__ = ["SOFTMAX", "Contender", "Said", "contend", "encoded", "judged", "noticed", "run", "trial"]
 

@@ -19,20 +19,16 @@ from torch.nn import functional as F
 from howsure import metrics
 from howsure.bench.sets import Sets
 from howsure.bench.work import Work
-from howsure.data import ImageSet
+from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, point_estimates
 from howsure.evaluation.curves import Curves, reliability_points, risk_points, roc_points
 from howsure.evaluation.evaluate import neighbours
 from howsure.evaluation.failure_prediction import foreseen, probability_right
-from howsure.heads import PosteriorHead
-from howsure.heads.last_layer import LastLayerLaplace
-from howsure.heads.members import MemberHeads
 from howsure.numerics.conformal import Usual
-from howsure.posteriors import laplace
-from howsure.posteriors.fitting import pixel_batches
+from howsure.posteriors import laplace, posterior_of, single_head
+from howsure.posteriors.laplace.base import laplace_head, pixel_batches
 from howsure.recipe import Recipe
-from howsure.training.validation import validation_split
 
 __all__ = ["Judged", "Seen", "judge", "judged", "run", "see", "told"]
 
@@ -93,7 +89,7 @@ def see(embedder: Embedder, images: ImageSet) -> Seen:
     """One pass over pictures, with one network or with many."""
     beliefs, features = [], []
     # The features are what the head of one network reads, wherever that network is.
-    head = embedder.head.single if isinstance(embedder.head, PosteriorHead) else embedder.head
+    head = single_head(embedder.head)
     read: list[Tensor] = []
     hook = head.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
     embedder.eval()
@@ -123,7 +119,7 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
     `outvoted.*`: how many of ten neighbours are of another kind than the nearest. `panel.*`, of an ensemble: how many
     of the ten neighbours that each network finds are; where as many are, the larger doubt decides.
     """
-    recipe = Recipe.of(embedder.card["recipe"])
+    recipe = Recipe.from_json(embedder.card["recipe"])
     rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
     chosen = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
     anchors = see(embedder, sets.training.subset(np.sort(chosen).tolist()))
@@ -162,7 +158,7 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
             selected = _selective(variance, probability, near.positions[:, 0], right)
             found |= selected if name == AMBIGUITY else {f"{name}.{what}": value for what, value in selected.items()}
             curves["reliability"] = reliability_points(probability, right)
-        if isinstance(embedder.head, MemberHeads):
+        if (posterior := posterior_of(embedder.head)) and posterior.kind == "ensemble":
             panel, probability = _panel(test, kinds[:, 0], known, known_answer)
             found |= _foreseen("panel", panel, right)
             found |= {f"panel.{what}": value for what, value in _honest(panel, probability, right).items()}
@@ -178,8 +174,9 @@ def told(embedder: Embedder, anchors: Seen) -> dict[str, Callable[[Seen], Tensor
     if (anchors.belief.uncertainty > 0).any():
         own |= {name: partial(_total, name=name) for name in anchors.variances}
         own["std_sum"] = lambda seen: seen.belief.variance.sqrt().sum(-1)
-    if isinstance(head := embedder.head, LastLayerLaplace):
-        own["variance"] = lambda seen: head.raw_variance(seen.features).log()
+    posterior = posterior_of(embedder.head)
+    if posterior and posterior.kind == "laplace":
+        own["variance"] = lambda seen: laplace_head(embedder).raw_variance(seen.features).log()
     return own | {
         "top1_distance": partial(_far, anchors=anchors.place.mean, nth=1, of=lambda seen: seen.place.mean),
         "knn50_embedding": partial(_far, anchors=anchors.place.mean, nth=FAR, of=lambda seen: seen.place.mean),
@@ -295,7 +292,7 @@ def _votes(embedder: Embedder, images: ImageSet, test: Seen, *, seed: int) -> di
     Of a last-layer posterior a hundred networks are drawn; others vote as many as they are, and one does not.
     """
     drawn = test.belief
-    if isinstance(embedder.head, LastLayerLaplace):
+    if (posterior := posterior_of(embedder.head)) and posterior.kind == "laplace":
         drawn = see(laplace.drawn(embedder, DRAWS, seed=seed), images).belief
     draws = len(drawn.by_draw())
     if draws == 1:

@@ -19,7 +19,7 @@ from howsure import metrics
 from howsure.bench.experiments import flat
 from howsure.bench.experiments.centroids import encoded
 from howsure.bench.work import Work
-from howsure.data import ImageSet
+from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
 from howsure.evaluation.evaluate import evaluate, neighbours
@@ -28,7 +28,6 @@ from howsure.losses import OnMeans, made
 from howsure.posteriors import laplace
 from howsure.recipe import Recipe
 from howsure.training import Epoch, Step, Trained, train
-from howsure.training.validation import validation_split
 
 __all__ = [
     "DEPTHS",
@@ -61,7 +60,7 @@ def run(work: Work) -> dict[str, Any]:
         embedder = trained(images, work.entry_of(row, work.seed).recipe, out=out, tell=work.heard).embedder
     if entry.posterior:
         embedder = posterior(embedder, images, structure=entry.structure or "last-full")  # type: ignore[arg-type]
-    recipe = Recipe.of(embedder.card["recipe"])
+    recipe = Recipe.from_json(embedder.card["recipe"])
     _, held = validation_split(images, share=recipe.validation_share, seed=recipe.seed)
     found = trial(embedder, shown, unseen=UNSEEN, held=some(images.subset(held)))
     return found | {"metrics": flat(found["metrics"])}
@@ -94,11 +93,11 @@ def trained(
 
 def posterior(embedder: Embedder, images: ImageSet, *, structure: laplace.Structure) -> Embedder:
     """Fitted on the pictures that training saw; what is typical, and a whole network's prior, by those it held out."""
-    recipe = Recipe.of(embedder.card["recipe"])
+    recipe = Recipe.from_json(embedder.card["recipe"])
     rows, held = validation_split(images, share=recipe.validation_share, seed=recipe.seed)
-    judges = images.subset(held) if structure in laplace.WHOLE else None
+    judges = images.subset(held) if structure in laplace.WHOLE_NETWORK else None
     began = time.process_time()
-    fitted = laplace.fit(embedder, images.subset(rows), structure=structure, held_out=judges)
+    fitted = laplace.fit_posterior(embedder, images.subset(rows), structure=structure, held_out=judges)
     fitted.card["laplace"]["cpu_seconds"] = round(time.process_time() - began, 2)
     return laplace.with_novelty(fitted, images.subset(held))
 

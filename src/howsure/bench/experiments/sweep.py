@@ -17,13 +17,12 @@ from howsure import metrics
 from howsure.bench.experiments import flat
 from howsure.bench.experiments.lam import ANCHORS, Seen, see, told
 from howsure.bench.work import Work
-from howsure.data import CORRUPTIONS, ImageSet
+from howsure.data import CORRUPTIONS, ImageSet, validation_split
 from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set
 from howsure.embedder import Embedder
 from howsure.evaluation.evaluate import neighbours
 from howsure.evaluation.failure_prediction import FORESEEN, foreseen
 from howsure.recipe import Recipe
-from howsure.training.validation import validation_split
 
 __all__ = ["Step", "run", "swept"]
 
@@ -120,7 +119,7 @@ def _mean(lines: Sequence[Line]) -> Line:
 
 def _anchors(embedder: Embedder, training: ImageSet, *, seed: int) -> Seen:
     """Training pictures that free scores look at."""
-    recipe = Recipe.of(embedder.card["recipe"])
+    recipe = Recipe.from_json(embedder.card["recipe"])
     rows, _ = validation_split(training, share=recipe.validation_share, seed=recipe.seed)
     chosen = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
     return see(embedder, training.subset(np.sort(chosen).tolist()))

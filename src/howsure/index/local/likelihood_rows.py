@@ -9,7 +9,7 @@ import numpy as np
 from howsure.embeddings import Embedding
 from howsure.index.layout import Layout
 from howsure.index.local.ivf import Lists
-from howsure.index.local.likelihood_scan import Pairs, most_likely, scores
+from howsure.index.local.likelihood_scan import Contenders, most_likely, scores
 from howsure.index.local.scan import largest_products
 from howsure.index.ranking.keys import LARGEST as LONGEST
 from howsure.index.ranking.pairwise import Moments
@@ -92,7 +92,7 @@ class ShrunkRows:
         """(Q, c) places of all that may be among the k most likely; -1 where there is none."""
         return self._table(most_likely(query, k, self._old, self._new, largest=self._largest), len(query))
 
-    def _table(self, pairs: Pairs, queries: int) -> np.ndarray:
+    def _table(self, pairs: Contenders, queries: int) -> np.ndarray:
         counts = np.bincount(pairs.query, minlength=queries)
         places = np.full((queries, counts.max(initial=0)), -1)
         # Pairs come query by query.

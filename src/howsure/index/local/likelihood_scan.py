@@ -33,7 +33,7 @@ MOST = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Contenders:
     """Pairs of a query and a row that may be among its k best."""
 
     query: np.ndarray
@@ -42,7 +42,7 @@ class Pairs:
     high: np.ndarray  # nor above this
 
 
-def most_likely(query: ShrunkQuery, k: int, old: np.ndarray, new: np.ndarray, *, largest: float) -> Pairs:
+def most_likely(query: ShrunkQuery, k: int, old: np.ndarray, new: np.ndarray, *, largest: float) -> Contenders:
     """All that may be among the k best of each query, of rows sorted by variance, and others, which count on from them.
 
     No shrunk mean is longer than `largest`.
@@ -54,8 +54,8 @@ def most_likely(query: ShrunkQuery, k: int, old: np.ndarray, new: np.ndarray, *,
         known = bool(np.isfinite(floor).all())
         parts = [_dropped_by_sign(terms, old, floor)] if known and len(old) else [*_scored(terms, old, floor, start=0)]
         parts += _scored(terms, new, floor, start=len(old))
-    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in Pairs.__dataclass_fields__)
-    return _best(Pairs(*columns), k)
+    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in Contenders.__dataclass_fields__)
+    return _best(Contenders(*columns), k)
 
 
 def scores(product: np.ndarray, spread: np.ndarray, *, half: float, variance: float, dim: int) -> np.ndarray:
@@ -117,16 +117,16 @@ def _step(terms: _Terms) -> int:
     return min(MOST, max(256, VALUES // len(terms.keys)))
 
 
-def _scored(terms: _Terms, rows: np.ndarray, floor: np.ndarray, *, start: int) -> Iterator[Pairs]:
+def _scored(terms: _Terms, rows: np.ndarray, floor: np.ndarray, *, start: int) -> Iterator[Contenders]:
     step = _step(terms)
     for first in range(0, len(rows), step):
         part = rows[first : first + step]
         low, high = terms.interval(terms.keys @ part.T, part[:, terms.dim + 2], slice(None))
         query, row = np.nonzero(high >= floor)
-        yield Pairs(query, start + first + row, low[query, row], high[query, row])
+        yield Contenders(query, start + first + row, low[query, row], high[query, row])
 
 
-def _dropped_by_sign(terms: _Terms, rows: np.ndarray, floor: np.ndarray) -> Pairs:
+def _dropped_by_sign(terms: _Terms, rows: np.ndarray, floor: np.ndarray) -> Contenders:
     keys, column, step = terms.keys.copy(), terms.dim + 1, _step(terms)
     firsts = np.arange(0, len(rows), step)
     least, most = (
@@ -151,7 +151,7 @@ def _dropped_by_sign(terms: _Terms, rows: np.ndarray, floor: np.ndarray) -> Pair
     tilted, spread = tilt[query, row // step].astype(np.float64), rows[row, column + 1].astype(np.float64)
     bare = product - tilted[:, 0] - tilted[:, 1] * spread
     low, high = terms.interval(bare[:, None], spread[:, None], query, more[query, row // step, None])
-    return Pairs(query, row, low[:, 0], high[:, 0])
+    return Contenders(query, row, low[:, 0], high[:, 0])
 
 
 def _not_negative(product: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -162,11 +162,11 @@ def _not_negative(product: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarr
     return query, first + row, values[hit]
 
 
-def _best(pairs: Pairs, k: int) -> Pairs:
+def _best(pairs: Contenders, k: int) -> Contenders:
     """Those that reach above the k-th best lower end of their query."""
     order = np.lexsort((-pairs.low, pairs.query))
     query = pairs.query[order]
     starts = np.searchsorted(query, np.arange(query[-1] + 1 if len(query) else 0))
     kth = np.minimum(starts + k - 1, np.append(starts[1:], len(query)) - 1)
     keep = order[pairs.high[order] >= pairs.low[order][kth][query]]
-    return Pairs(*(getattr(pairs, name)[keep] for name in Pairs.__dataclass_fields__))
+    return Contenders(*(getattr(pairs, name)[keep] for name in Contenders.__dataclass_fields__))

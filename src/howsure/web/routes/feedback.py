@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from fastapi import APIRouter, Response
 
 from howsure.web.problems import RefusedError
-from howsure.web.schemas import Feedback, Pair, Pairs
+from howsure.web.schemas import Feedback, FeedbackPairs, Pair
 from howsure.web.service import Served
 from howsure.web.state import State
 
@@ -21,9 +21,9 @@ async def give(served: Served, said: Feedback) -> Pair:
 
 
 @router.get("/feedback")
-async def pairs(served: Served) -> Pairs:
+async def pairs(served: Served) -> FeedbackPairs:
     """All feedback as pairs."""
-    return Pairs(pairs=await served.lookups.run(served.state.feedback.pairs))
+    return FeedbackPairs(pairs=await served.lookups.run(served.state.feedback.pairs))
 
 
 @router.get(

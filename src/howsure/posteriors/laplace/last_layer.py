@@ -6,127 +6,33 @@ the bias is taken as it is, and a common shift of all pictures is no doubt about
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from howsure.embeddings import Draws, Embedding, Gaussian, NovelGaussian, Point
-from howsure.errors import InputError
-from howsure.heads.ambiguity import Ambiguity
-from howsure.heads.posterior import LaplaceHead
+from howsure.posteriors.laplace.base import (
+    Fitted,
+    Gathered,
+    LaplaceHead,
+    Subject,
+    linear_layer,
+    no_pairs,
+    normalises,
+    on_sphere,
+    through,
+)
+from howsure.posteriors.laplace.covariance import DiagonalWeights, SharedWeights, WeightPosterior
+from howsure.posteriors.laplace.curvature import Curvature
+from howsure.posteriors.laplace.last_layer_curvature import Diagonal, Full, LastLayer, LowRankRows
+from howsure.posteriors.laplace.learned_variance import Ambiguity
 
-__all__ = [
-    "DiagonalWeights",
-    "LastLayerLaplace",
-    "SharedWeights",
-    "WeightPosterior",
-    "blank_laplace",
-    "linear_layer",
-    "on_sphere",
-    "through",
-]
+__all__ = ["LastLayerCurvature", "LastLayerLaplace", "gather_last_layer"]
 
 SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
-
-
-class WeightPosterior(nn.Module, ABC):
-    """Deviations of a (D, M) weight matrix from its estimate: a Gaussian of mean 0."""
-
-    centre: Tensor  # (M,)
-
-    def __init__(self, centre: Tensor):
-        super().__init__()
-        self.register_buffer("centre", centre)
-
-    @abstractmethod
-    def variance(self, features: Tensor) -> Tensor:
-        """Of z, from (N, M) features: (N, D), or (N, 1) if it is the same in every dimension."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """What `blank_laplace` needs beside the tensors."""
-
-    @abstractmethod
-    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
-        """(S, D, M) joint draws."""
-
-
-class SharedWeights(WeightPosterior):
-    """Full covariance over the features, the same for each of the D rows of the matrix.
-
-    `axes` (R, M) are orthonormal, with variances `along` (R,); every direction across them has the variance `across`.
-
-        Var z_i = Σ_j along_j (a_j·g)² + across |g - Σ_j a_j (a_j·g)|²,        g = φ - centre
-    """
-
-    axes: Tensor
-    along: Tensor
-    across: Tensor
-
-    CANCELS = 1e4
-
-    def __init__(self, centre: Tensor, *, axes: Tensor, along: Tensor, across: Tensor, careful: bool | None = None):
-        super().__init__(centre)
-        # A difference of squares loses some 1e-7 of the length. That matters for features nearly in the span where
-        # directions across are much wider; then the remainder itself is made, at twice the cost.
-        self.careful = bool(across > self.CANCELS * along.min()) if careful is None else careful
-        self.register_buffer("axes", axes)
-        self.register_buffer("along", along)
-        self.register_buffer("across", across)
-        self._known: tuple[tuple[int, int], tuple[float, Tensor]] | None = None
-
-    def variance(self, features: Tensor) -> Tensor:
-        axes = self.axes
-        gap = features - self.centre
-        parts = F.linear(gap, axes)
-        squares = parts * parts
-        if axes.shape[0] == axes.shape[1]:
-            return torch.mv(squares, self.along).unsqueeze(1)
-        across, beyond = self._apart()
-        if self.careful:
-            gap, beyond = torch.addmm(gap, parts, axes, alpha=-1), self.along
-        return torch.addmv(torch.linalg.vecdot(gap, gap), squares, beyond, beta=across).unsqueeze(1)
-
-    def _apart(self) -> tuple[float, Tensor]:
-        """`across`, and how much more `along` is: |g|² has counted it once; CANCELS keeps the sum positive."""
-        along, across = self.along, self.across
-        now = along.data_ptr(), along._version + across._version  # loading and training write into them
-        if self._known is None or self._known[0] != now:
-            self._known = now, (float(across), along - across)
-        return self._known[1]
-
-    def describe(self) -> dict[str, Any]:
-        return {"axes": len(self.axes), "careful": self.careful}
-
-    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(draws * dim, len(self.centre), generator=generator, dtype=self.centre.dtype)
-        noise = noise.to(self.centre.device)
-        scale = self.across.sqrt()
-        drawn = scale * noise + (F.linear(noise, self.axes) * (self.along.sqrt() - scale)) @ self.axes
-        return drawn.view(draws, dim, -1)
-
-
-class DiagonalWeights(WeightPosterior):
-    """Every weight on its own, with variance v (D, M): Var z_i = Σ_j v_ij g_j², g = φ - centre."""
-
-    spread: Tensor
-
-    def __init__(self, centre: Tensor, *, spread: Tensor):
-        super().__init__(centre)
-        self.register_buffer("spread", spread)
-
-    def variance(self, features: Tensor) -> Tensor:
-        return F.linear((features - self.centre).square(), self.spread)
-
-    def describe(self) -> dict[str, Any]:
-        return {"axes": None}
-
-    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(draws, *self.spread.shape, generator=generator, dtype=self.centre.dtype)
-        return noise.to(self.centre.device) * self.spread.sqrt()
 
 
 class LastLayerLaplace(LaplaceHead):
@@ -139,6 +45,7 @@ class LastLayerLaplace(LaplaceHead):
     """
 
     kind: ClassVar[str] = "laplace"
+    learns_variance: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -181,6 +88,13 @@ class LastLayerLaplace(LaplaceHead):
         inputs = features if direct else through(self.head, self.layer, features)[1]
         return self._total(self.weights.variance(inputs))
 
+    @property
+    def joinable(self) -> bool:
+        return not self.draws
+
+    def network(self, backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
+        return backbone, self.head
+
     def at_estimate(self, features: Tensor) -> Embedding:
         belief: Embedding = self.head(features)
         return belief
@@ -220,7 +134,6 @@ class LastLayerLaplace(LaplaceHead):
         return variance.squeeze(1) * float(self.dim) if variance.shape[1] == 1 else variance.sum(-1)
 
     def describe(self) -> dict[str, Any]:
-        """What `blank_laplace` needs to build this again, apart from the tensors and the wrapped head."""
         return {
             "weights": self.weights.describe(),
             "layer": self.layer,
@@ -270,51 +183,79 @@ class LastLayerLaplace(LaplaceHead):
             self._stacked = now, weight.flatten(0, 1).T.contiguous(), bias.flatten()
         return self._stacked[1:]
 
+    @classmethod
+    def blank(cls, backbone: nn.Module, head: nn.Module, described: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
+        return backbone, cls.around(head, described)
 
-def through(head: nn.Module, layer: str, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
-    """The belief of a head, and what went into and came out of one of its linear layers on the way."""
-    found: list[tuple[Tensor, Tensor]] = []
-    hook = linear_layer(head, layer).register_forward_hook(lambda module, args, out: found.append((args[0], out)))
-    try:
-        belief = head(features)
-    finally:
-        hook.remove()
-    inputs, z = found[0]
-    return belief, inputs, z
-
-
-def linear_layer(head: nn.Module, name: str) -> nn.Linear:
-    """The linear layer of that name."""
-    layer = dict(head.named_modules()).get(name)
-    if not isinstance(layer, nn.Linear):
-        known = ", ".join(found for found, module in head.named_modules() if isinstance(module, nn.Linear))
-        raise InputError(
-            "layer", expected=f"a linear layer of the head: {known or 'it has none'}", got=repr(name), fix="name one"
-        )
-    return layer
+    @classmethod
+    def around(cls, head: nn.Module, described: dict[str, Any]) -> LastLayerLaplace:
+        """The head that `describe` tells about, around that of one network, with tensors still to be loaded."""
+        said = dict(described)
+        form = said.pop("weights")
+        layer = linear_layer(head, said["layer"])
+        empty, width = layer.weight.new_zeros, layer.in_features
+        weights: WeightPosterior
+        if form["axes"] is None:
+            weights = DiagonalWeights(empty(width), spread=empty(layer.out_features, width))
+        else:
+            axes, along = empty(form["axes"], width), empty(form["axes"])
+            weights = SharedWeights(empty(width), axes=axes, along=along, across=empty(()), careful=form["careful"])
+        count = said.pop("usual")
+        said["ambiguity"] = Ambiguity(layer.out_features).to(layer.weight) if said.get("ambiguity") else None
+        return cls(head, weights, usual=None if count is None else empty(count), **said)
 
 
-def blank_laplace(head: nn.Module, described: dict[str, Any]) -> LastLayerLaplace:
-    """The module that `describe` tells about, around a head, with tensors still to be loaded."""
-    said = dict(described)
-    form = said.pop("weights")
-    layer = linear_layer(head, said["layer"])
-    empty, width = layer.weight.new_zeros, layer.in_features
-    weights: WeightPosterior
-    if form["axes"] is None:
-        weights = DiagonalWeights(empty(width), spread=empty(layer.out_features, width))
-    else:
-        axes, along = empty(form["axes"], width), empty(form["axes"])
-        weights = SharedWeights(empty(width), axes=axes, along=along, across=empty(()), careful=form["careful"])
-    count = said.pop("usual")
-    said["ambiguity"] = Ambiguity(layer.out_features).to(layer.weight) if said.get("ambiguity") else None
-    return LastLayerLaplace(head, weights, usual=None if count is None else empty(count), **said)
+@dataclass(frozen=True, eq=False)
+class LastLayerCurvature(Gathered):
+    """The curvature of the last layer; `scale` turns its sum over pairs into a precision."""
+
+    subject: Subject
+    summed: LastLayer
+    scale: float
+    centre: Tensor
+    normalised: bool
+
+    def weights(self) -> dict[str, list[Tensor]]:
+        return {self.subject.layer: [linear_layer(self.subject.head, self.subject.layer).weight.detach()]}
+
+    def posterior(self, priors: Mapping[str, float] | None) -> Fitted:
+        subject, prior = self.subject, priors[self.subject.layer] if priors else None
+        (weight,) = self.weights()[subject.layer]
+        known = self.summed.posterior(weight, centre=self.centre, scale=self.scale, prior=prior)
+        head = LastLayerLaplace(subject.head, known.weights, layer=subject.layer, normalised=self.normalised)
+        return Fitted(subject.backbone, head, {subject.layer: known.prior})
 
 
-def on_sphere(variance: Tensor, z: Tensor) -> Tensor:
-    """The delta method, for (N, D) or (N, 1) variances; the total is exact to first order."""
-    squared = torch.linalg.vecdot(z, z).clamp_min(torch.finfo(z.dtype).tiny).unsqueeze(-1)
-    if variance.shape[-1] == 1:
-        return torch.sub(variance, variance, alpha=1 / z.shape[-1]) / squared  # s²(1 - u_i²), its mean over i
-    along = z.square() / squared  # u_i²
-    return (variance * (1 - 2 * along) + along * (along * variance).sum(-1, keepdim=True)) / squared
+def gather_last_layer(
+    subject: Subject,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    *,
+    curvature: Callable[[Tensor, Tensor], Curvature],
+    temperature: float,
+    structure: str,
+    rank: int,
+) -> LastLayerCurvature:
+    """Curvature of the last layer, in the closed form of its structure, over all batches."""
+    linear = linear_layer(subject.head, subject.layer)
+    summed = _empty(structure, linear, rank)
+    count, pairs, total = 0, 0.0, torch.zeros(linear.in_features, dtype=torch.float64)
+    pixels = labels = last = normalised = None
+    for pixels, labels in batches:
+        with torch.no_grad():
+            belief, last, z = subject(pixels)
+        normalised = normalises(belief.mean, z) if normalised is None else normalised
+        bend = curvature(z, labels)
+        summed.add(last, bend)
+        count, pairs, total = count + len(z), pairs + bend.count, total + last.sum(0).double().cpu()
+    if pixels is None or labels is None or last is None or normalised is None or not pairs:
+        raise no_pairs(count)
+    centre, scale = (total / count).to(last), count / temperature / pairs
+    return LastLayerCurvature(pixels, labels, count, pairs, subject, summed, scale, centre, normalised)
+
+
+def _empty(structure: str, linear: nn.Linear, rank: int) -> LastLayer:
+    if structure == "last-full":
+        return Full(linear.in_features)
+    if structure == "last-low-rank":
+        return LowRankRows(linear.in_features, rank)
+    return Diagonal(linear.in_features, linear.out_features)

@@ -7,17 +7,22 @@ a true moving average for its sum, and a scale that follows the weights.)
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.errors import InputError, TrainingError
-from howsure.heads.last_layer import LastLayerLaplace, SharedWeights, linear_layer
 from howsure.losses import ReadsFeatures
+from howsure.posteriors.laplace.base import laplace_head, linear_layer
+from howsure.posteriors.laplace.covariance import SharedWeights
+from howsure.posteriors.laplace.last_layer import LastLayerLaplace
+
+if TYPE_CHECKING:
+    from howsure.embedder import Embedder
 
 __all__ = ["AtADraw", "Average", "positive_rows", "prepared", "settle_novelty"]
 
@@ -160,8 +165,8 @@ def settle_novelty(embedder: Embedder, pixels: Tensor) -> None:
 
     The embedder is left in eval mode.
     """
-    head = embedder.head
-    if not isinstance(head, LastLayerLaplace) or head.usual is None:
+    head = laplace_head(embedder)
+    if head.usual is None:
         raise InputError("embedder", expected="one that is prepared", got=type(head).__name__, fix="prepared() first")
     embedder.eval()
     with torch.no_grad():

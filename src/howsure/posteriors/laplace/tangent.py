@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from howsure.errors import InputError
-from howsure.heads.spreads import Spread
+from howsure.posteriors.laplace.covariance import Spread
 
 __all__ = ["Taps", "UnknownOperationError"]
 
@@ -36,7 +36,7 @@ class Taps(TorchFunctionMode):
     `spreads` are by the id of the parameter. `centres`, by id too, are subtracted from what goes into a linear layer.
 
     >>> layer, x = torch.nn.Linear(2, 1), torch.tensor([[1.0, 2.0]])
-    >>> from howsure.heads.spreads import DiagonalSpread
+    >>> from howsure.posteriors.laplace.covariance import DiagonalSpread
     >>> with Taps({id(layer.weight): DiagonalSpread(torch.tensor([[1.0, 0.5]]))}) as taps:
     ...     z = layer(x)
     >>> taps.variance(z)

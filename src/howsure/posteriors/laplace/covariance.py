@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["SPREADS", "DiagonalSpread", "KroneckerSpread", "Spread"]
+__all__ = [
+    "SPREADS",
+    "DiagonalSpread",
+    "DiagonalWeights",
+    "KroneckerSpread",
+    "SharedWeights",
+    "Spread",
+    "WeightPosterior",
+]
 
 
 class Spread(nn.Module, ABC):
@@ -129,3 +137,100 @@ SPREADS: dict[str, type[Spread]] = {kind.kind: kind for kind in (DiagonalSpread,
 def _noise(like: Tensor, generator: torch.Generator) -> Tensor:
     # On the CPU: the same draws on every device.
     return torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like.device)
+
+
+class WeightPosterior(nn.Module, ABC):
+    """Deviations of a (D, M) weight matrix from its estimate: a Gaussian of mean 0."""
+
+    centre: Tensor  # (M,)
+
+    def __init__(self, centre: Tensor):
+        super().__init__()
+        self.register_buffer("centre", centre)
+
+    @abstractmethod
+    def variance(self, features: Tensor) -> Tensor:
+        """Of z, from (N, M) features: (N, D), or (N, 1) if it is the same in every dimension."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What `LastLayerLaplace.around` needs beside the tensors."""
+
+    @abstractmethod
+    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
+        """(S, D, M) joint draws."""
+
+
+class SharedWeights(WeightPosterior):
+    """Full covariance over the features, the same for each of the D rows of the matrix.
+
+    `axes` (R, M) are orthonormal, with variances `along` (R,); every direction across them has the variance `across`.
+
+        Var z_i = Σ_j along_j (a_j·g)² + across |g - Σ_j a_j (a_j·g)|²,        g = φ - centre
+    """
+
+    axes: Tensor
+    along: Tensor
+    across: Tensor
+
+    CANCELS = 1e4
+
+    def __init__(self, centre: Tensor, *, axes: Tensor, along: Tensor, across: Tensor, careful: bool | None = None):
+        super().__init__(centre)
+        # A difference of squares loses some 1e-7 of the length. That matters for features nearly in the span where
+        # directions across are much wider; then the remainder itself is made, at twice the cost.
+        self.careful = bool(across > self.CANCELS * along.min()) if careful is None else careful
+        self.register_buffer("axes", axes)
+        self.register_buffer("along", along)
+        self.register_buffer("across", across)
+        self._known: tuple[tuple[int, int], tuple[float, Tensor]] | None = None
+
+    def variance(self, features: Tensor) -> Tensor:
+        axes = self.axes
+        gap = features - self.centre
+        parts = F.linear(gap, axes)
+        squares = parts * parts
+        if axes.shape[0] == axes.shape[1]:
+            return torch.mv(squares, self.along).unsqueeze(1)
+        across, beyond = self._apart()
+        if self.careful:
+            gap, beyond = torch.addmm(gap, parts, axes, alpha=-1), self.along
+        return torch.addmv(torch.linalg.vecdot(gap, gap), squares, beyond, beta=across).unsqueeze(1)
+
+    def _apart(self) -> tuple[float, Tensor]:
+        """`across`, and how much more `along` is: |g|² has counted it once; CANCELS keeps the sum positive."""
+        along, across = self.along, self.across
+        now = along.data_ptr(), along._version + across._version  # loading and training write into them
+        if self._known is None or self._known[0] != now:
+            self._known = now, (float(across), along - across)
+        return self._known[1]
+
+    def describe(self) -> dict[str, Any]:
+        return {"axes": len(self.axes), "careful": self.careful}
+
+    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(draws * dim, len(self.centre), generator=generator, dtype=self.centre.dtype)
+        noise = noise.to(self.centre.device)
+        scale = self.across.sqrt()
+        drawn = scale * noise + (F.linear(noise, self.axes) * (self.along.sqrt() - scale)) @ self.axes
+        return drawn.view(draws, dim, -1)
+
+
+class DiagonalWeights(WeightPosterior):
+    """Every weight on its own, with variance v (D, M): Var z_i = Σ_j v_ij g_j², g = φ - centre."""
+
+    spread: Tensor
+
+    def __init__(self, centre: Tensor, *, spread: Tensor):
+        super().__init__(centre)
+        self.register_buffer("spread", spread)
+
+    def variance(self, features: Tensor) -> Tensor:
+        return F.linear((features - self.centre).square(), self.spread)
+
+    def describe(self) -> dict[str, Any]:
+        return {"axes": None}
+
+    def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(draws, *self.spread.shape, generator=generator, dtype=self.centre.dtype)
+        return noise.to(self.centre.device) * self.spread.sqrt()

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from howsure.errors import InputError
-from howsure.posteriors.pairs import Pairs, Variant, clipped
+from howsure.posteriors.laplace.pairs import PairGraph, Variant, clipped
 
 __all__ = ["Curvature", "DenseCurvature", "Geometry", "PairCurvature", "loss_curvature", "pair_curvature"]
 
@@ -133,7 +133,9 @@ class DenseCurvature(Curvature):
         return self.hessian
 
 
-def pair_curvature(z: Tensor, pairs: Pairs, *, variant: Variant = "pos", geometry: Geometry = "euclidean") -> Curvature:
+def pair_curvature(
+    z: Tensor, pairs: PairGraph, *, variant: Variant = "pos", geometry: Geometry = "euclidean"
+) -> Curvature:
     """The curvature of a batch's pairs at embeddings z, (B, D), before any normalisation; float64.
 
     | geometry | loss of a pair | |
@@ -143,7 +145,7 @@ def pair_curvature(z: Tensor, pairs: Pairs, *, variant: Variant = "pos", geometr
     | `arccos` | 1 - cos(z, z') | the exact Hessian in z; indefinite even for positive pairs |
 
     >>> z = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-    >>> pair_curvature(z, Pairs.of_classes(torch.tensor([0, 0])), geometry="free").shared()
+    >>> pair_curvature(z, PairGraph.of_classes(torch.tensor([0, 0])), geometry="free").shared()
     tensor([[ 1., -1.],
             [-1.,  1.]], dtype=torch.float64)
     """

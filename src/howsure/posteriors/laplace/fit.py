@@ -1,7 +1,4 @@
-"""The Laplace approximation for metric learning: how well the pairs of a data set determine the weights.
-
-(After the Laplacian metric learner of Warburg, Miani, Brack and Hauberg, with the covariance that matters.)
-"""
+"""Fit a Laplace posterior: the whole product in one call, or the posterior of the weights alone."""
 
 from __future__ import annotations
 
@@ -9,20 +6,21 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from howsure import data
+from howsure.backbones import remembering
 from howsure.data import ImageSet
-from howsure.embedder import Embedder
 from howsure.embeddings import cat
 from howsure.errors import CalibrationError, InputError
-from howsure.heads.last_layer import LastLayerLaplace, linear_layer
-from howsure.heads.posterior import PosteriorHead
-from howsure.heads.whole_network import NetworkLaplace
-from howsure.posteriors.curvature import Curvature, pair_curvature
-from howsure.posteriors.fitting import (
+from howsure.match import balanced_matcher
+from howsure.posteriors import dropout
+from howsure.posteriors.base import posterior_of
+from howsure.posteriors.laplace.base import (
     DRAWS,
     Fitted,
     FlatVarianceWarning,
@@ -30,13 +28,21 @@ from howsure.posteriors.fitting import (
     Subject,
     first_pictures,
     labelled_batches,
+    laplace_head,
+    linear_layer,
     pixel_batches,
     warn_if_flat,
 )
-from howsure.posteriors.last_layer import gather_last_layer
-from howsure.posteriors.pairs import Pairs
-from howsure.posteriors.prior import RELATIVE, match_loss, natural_prior
-from howsure.posteriors.whole_network import PASSES, gather_network
+from howsure.posteriors.laplace.curvature import Curvature, pair_curvature
+from howsure.posteriors.laplace.last_layer import gather_last_layer
+from howsure.posteriors.laplace.learned_variance import with_learned_variance
+from howsure.posteriors.laplace.network import PASSES, gather_network
+from howsure.posteriors.laplace.pairs import PairGraph
+from howsure.posteriors.laplace.prior_precision import RELATIVE, match_loss, natural_prior
+from howsure.recipe import Recipe
+
+if TYPE_CHECKING:
+    from howsure.embedder import Embedder
 
 __all__ = [
     "FlatVarianceWarning",
@@ -44,16 +50,17 @@ __all__ = [
     "Structure",
     "drawn",
     "fit",
+    "fit_posterior",
     "positive_pairs",
     "prior_rule",
-    "propagated",
     "with_novelty",
 ]
 
+Labelled = ImageSet | Iterable[tuple[Tensor, Tensor]]  # pictures, or batches of normalised tensors with labels
 Structure = Literal["last-full", "last-low-rank", "last-diagonal", "diagonal", "exact-diagonal", "kronecker"]
 Prior = Literal["marginal", "validation"]
 
-WHOLE = ("diagonal", "exact-diagonal", "kronecker")
+WHOLE_NETWORK = ("diagonal", "exact-diagonal", "kronecker")
 FLAT_LOSS = 1.01  # as good as the best
 JUDGES = 512  # held-out pictures that choose a prior
 NARROW = 512  # features up to which the full covariance costs a prediction next to nothing
@@ -61,12 +68,61 @@ NARROW = 512  # features up to which the full covariance costs a prediction next
 
 def positive_pairs(z: Tensor, labels: Tensor) -> Curvature:
     """All pairs of a class in the batch, at squared distance of z: curvature that is never negative, and Kronecker."""
-    return pair_curvature(z, Pairs.of_classes(labels), variant="pos", geometry="free")
+    return pair_curvature(z, PairGraph.of_classes(labels), variant="pos", geometry="free")
 
 
+@remembering()
 def fit(
     embedder: Embedder,
-    pictures: ImageSet | Iterable[tuple[Tensor, Tensor]],
+    pictures: Labelled,
+    *,
+    held_out: Labelled | None = None,
+    structure: Structure | None = None,
+    prior: float | Prior | None = None,
+    strict: bool = False,
+) -> Embedder:
+    """An embedder with a posterior over its weights, novelty, a learned ambiguity and a first matcher.
+
+    `pictures` and `held_out` are labelled image sets, or batches of normalised tensors and labels. The posterior is
+    fitted on `pictures`, which training saw; what is typical, how wide an embedding is where it lies (for the last
+    layer) and what a distance means is learned from `held_out`, which training did not see. Of an image set without
+    `held_out`, the part that training held out is taken, as the card tells, or else a tenth. Half of `held_out`
+    chooses the prior where validation does; the others then say what is typical. `structure` and `prior` are those of
+    `fit_posterior`. Of a model that was trained with dropout, the whole network is taken.
+    """
+    embedder = dropout.whole(embedder)
+    recipe = Recipe.from_json(embedder.card["recipe"]) if "recipe" in embedder.card else Recipe()
+    if held_out is None:
+        if not isinstance(pictures, ImageSet):
+            raise InputError(
+                "held_out",
+                expected="labelled batches that training did not see",
+                got="none",
+                fix="laplace.fit(embedder, batches, held_out=others); fit_posterior does without novelty",
+            )
+        images = data.pixels(pictures, embedder.spec, strict=strict).images
+        rows, held = data.validation_split(images, share=recipe.validation_share, seed=recipe.seed)
+        pictures, held_out = images.subset(rows), images.subset(held)
+    elif not isinstance(held_out, ImageSet):
+        held_out = list(held_out)
+    judges: Labelled | None = None
+    typical: Labelled = held_out
+    if prior_rule(structure, prior) == "validation":
+        judges, typical = _halves(held_out, seed=recipe.seed)
+    fitted = fit_posterior(embedder, pictures, structure=structure, prior=prior, held_out=judges)
+    if isinstance(pictures, ImageSet):
+        fitted.card["laplace"]["pictures"] = len(pictures)  # not the draws: batches hold each class equally often
+    fitted = with_novelty(fitted, typical)
+    if laplace_head(fitted).learns_variance:
+        fitted = with_learned_variance(fitted, held_out)
+    found = balanced_matcher(fitted.encode(held_out), _labels(held_out))
+    fitted.card["matcher"] = found.to_json() if found else None
+    return fitted
+
+
+def fit_posterior(
+    embedder: Embedder,
+    pictures: Labelled,
     *,
     structure: Structure | None = None,
     curvature: Callable[[Tensor, Tensor], Curvature] = positive_pairs,
@@ -75,9 +131,9 @@ def fit(
     temperature: float = 1.0,
     layer: str = "location",
     parameters: Callable[[str], bool] | None = None,
-    held_out: ImageSet | Iterable[tuple[Tensor, Tensor]] | None = None,
+    held_out: Labelled | None = None,
 ) -> Embedder:
-    """A new embedder that knows how well its weights are known; the places of pictures stay as they are.
+    """A new embedder that knows how well its weights are known; the means of pictures stay as they are.
 
         w ~ N(w*, (H + λ I)⁻¹),        H = (pictures / temperature) · (sum of curvature / number of pairs)
 
@@ -102,14 +158,14 @@ def fit(
     if structure is None:
         structure = "last-full" if linear_layer(subject.head, layer).in_features <= NARROW else "last-low-rank"
     prior = prior_rule(structure, prior)
-    if parameters and structure not in WHOLE:
-        raise InputError("parameters", expected=f"structure {' or '.join(WHOLE)}", got=structure)
+    if parameters and structure not in WHOLE_NETWORK:
+        raise InputError("parameters", expected=f"structure {' or '.join(WHOLE_NETWORK)}", got=structure)
     if held_out is not None and prior != "validation":
         raise InputError("held_out", expected="prior validation", got=str(prior))
     batches = labelled_batches(embedder, pictures)
     shared: dict[str, Any] = {"curvature": curvature, "temperature": temperature}
     gathered: Gathered
-    if structure in WHOLE:
+    if structure in WHOLE_NETWORK:
         passes = None if structure == "exact-diagonal" else PASSES
         shared |= {"kronecker": structure == "kronecker", "passes": passes}
         gathered = gather_network(subject, batches, parameters=parameters or (lambda name: True), **shared)
@@ -130,13 +186,13 @@ def fit(
 
 
 def prior_rule(structure: Structure | None, prior: float | Prior | None) -> float | Prior:
-    """What `fit` makes of a prior that nobody gave: `validation` for whole networks, `marginal` for the last layer."""
+    """What a prior that nobody gave becomes: `validation` for whole networks, `marginal` for the last layer."""
     if prior is not None:
         return prior
-    return "validation" if structure in WHOLE else "marginal"
+    return "validation" if structure in WHOLE_NETWORK else "marginal"
 
 
-def with_novelty(embedder: Embedder, held_out: ImageSet | Iterable[tuple[Tensor, Tensor]]) -> Embedder:
+def with_novelty(embedder: Embedder, held_out: Labelled) -> Embedder:
     """The same posterior, whose beliefs also say how typical a picture is among pictures like `held_out`.
 
     The score is the posterior variance before normalisation: too large is unlike what was seen, and so is too small, or
@@ -144,7 +200,7 @@ def with_novelty(embedder: Embedder, held_out: ImageSet | Iterable[tuple[Tensor,
     not looked at. An alarm at p <= a is then false for at most a share a of pictures like them.
     """
     embedder = copy.deepcopy(embedder).eval()
-    head = _posterior_of(embedder)
+    head = laplace_head(embedder)
     with torch.no_grad():
         scores = [head.raw_variance(embedder.backbone(pixels)) for pixels in pixel_batches(embedder, held_out)]
     if not scores:
@@ -157,25 +213,10 @@ def drawn(embedder: Embedder, draws: int, *, seed: int = 0) -> Embedder:
     if draws < 0:
         raise InputError("draws", expected="0 or more", got=str(draws))
     embedder = copy.deepcopy(embedder).eval()
-    return embedder.with_head(_posterior_of(embedder).again(draws=draws, seed=seed)).eval()
+    return embedder.with_head(laplace_head(embedder).again(draws=draws, seed=seed)).eval()
 
 
-def propagated(embedder: Embedder) -> Embedder:
-    """The same posterior of a whole network, its variances by moment propagation: at two passes of the network.
-
-    Good for dense networks, too small by far for convolutions that see many places (`heads/moments.py` has numbers).
-    What is typical must be learned again: `with_novelty`.
-    """
-    embedder = copy.deepcopy(embedder).eval()
-    if not isinstance(embedder.head, NetworkLaplace):
-        got = type(embedder.head).__name__
-        raise InputError("embedder", expected="one with a posterior of the whole network", got=got, fix="laplace.fit")
-    return embedder.with_head(embedder.head.again(propagated=True, usual=None, draws=0)).eval()
-
-
-def _by_validation(
-    gathered: Gathered, embedder: Embedder, held_out: ImageSet | Iterable[tuple[Tensor, Tensor]] | None
-) -> Fitted:
+def _by_validation(gathered: Gathered, embedder: Embedder, held_out: Labelled | None) -> Fitted:
     """The weakest prior whose joint draws tell as well as any which pictures match.
 
     The weakest, because the loss is flat where priors are strong, and a posterior without doubts says nothing.
@@ -221,18 +262,22 @@ def _check(structure: str | None, prior: float | str | None, temperature: float)
 
 def _subject(embedder: Embedder, layer: str) -> Subject:
     """The network to fit: an earlier Laplace posterior gives way; another kind has no single last layer."""
-    head = embedder.head
-    if isinstance(head, NetworkLaplace):
-        return Subject(head.backbone, head.single, layer)
-    if isinstance(head, LastLayerLaplace):
-        return Subject(embedder.backbone, head.single, layer)
-    if isinstance(head, PosteriorHead):
-        raise InputError("embedder", expected="one without a posterior", got=head.kind, fix="start from its origin")
-    return Subject(embedder.backbone, head, layer)
+    posterior = posterior_of(embedder.head)
+    return Subject(*(posterior.network(embedder.backbone) if posterior else (embedder.backbone, embedder.head)), layer)
 
 
-def _posterior_of(embedder: Embedder) -> LastLayerLaplace | NetworkLaplace:
-    if not isinstance(embedder.head, (LastLayerLaplace, NetworkLaplace)):
-        got = type(embedder.head).__name__
-        raise InputError("embedder", expected="one with a posterior", got=got, fix="laplace.fit first")
-    return embedder.head
+def _halves(held_out: Labelled, *, seed: int) -> tuple[Labelled, Labelled]:
+    """Two halves, by lot."""
+    if isinstance(held_out, ImageSet):
+        mixed = np.random.default_rng(seed).permutation(len(held_out))
+        return held_out.subset(mixed[::2]), held_out.subset(mixed[1::2])
+    items, labels = (torch.cat(column) for column in zip(*held_out, strict=True))
+    rows = torch.from_numpy(np.random.default_rng(seed).permutation(len(labels)))
+    return [(items[rows[::2]], labels[rows[::2]])], [(items[rows[1::2]], labels[rows[1::2]])]
+
+
+def _labels(held_out: Labelled) -> np.ndarray:
+    if isinstance(held_out, ImageSet):
+        return np.array(held_out.labels, dtype=str)
+    found: np.ndarray = torch.cat([labels for _, labels in held_out]).cpu().numpy()
+    return found

@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,23 +16,30 @@ from torch.nn import functional as F
 
 from howsure import data
 from howsure.data import BalancedBatches, ImageSet
-from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
-from howsure.heads.last_layer import LastLayerLaplace, through
-from howsure.heads.whole_network import NetworkLaplace
+from howsure.numerics.conformal import Usual
+from howsure.posteriors.base import PosteriorHead
+
+if TYPE_CHECKING:
+    from howsure.embedder import Embedder
 
 __all__ = [
     "DRAWS",
     "Fitted",
     "FlatVarianceWarning",
     "Gathered",
+    "LaplaceHead",
     "Subject",
     "first_pictures",
     "labelled_batches",
+    "laplace_head",
+    "linear_layer",
     "no_pairs",
     "normalises",
+    "on_sphere",
     "pixel_batches",
+    "through",
     "warn_if_flat",
 ]
 
@@ -43,6 +50,54 @@ FLAT = 0.01  # standard deviation of the uncertainties over their mean
 
 class FlatVarianceWarning(UserWarning):
     """The posterior is about equally unsure of every picture, so it cannot tell them apart."""
+
+
+class LaplaceHead(PosteriorHead):
+    """A head with a Gaussian over weights, and `usual`, if it has any: sorted raw variances (n,) of other pictures."""
+
+    learns_variance: ClassVar[bool] = False  # whether held-out pairs may teach it how wide an embedding is
+    usual: Tensor | None
+    draws: int
+
+    def __init__(self, usual: Tensor | None):
+        super().__init__()
+        self.register_buffer("usual", usual)
+        self._learned: tuple[tuple[int, torch.device], Usual] | None = None
+
+    @abstractmethod
+    def raw_variance(self, features: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def again(self, **changes: Any) -> LaplaceHead:
+        """The same posterior with other `usual`, `draws`, `seed`, or what else a kind can change."""
+
+    @abstractmethod
+    def at_estimate(self, features: Tensor) -> Embedding:
+        """What the network says whose weights are the estimate."""
+
+    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """As everywhere; in closed form, all but what the network at the estimate says about the picture itself."""
+        if self.draws:
+            return super().model_part(belief)
+        if features is None:
+            return None
+        own = self.at_estimate(features).tensors().get("scale")
+        if own is None:
+            return belief.uncertainty
+        return (belief.uncertainty - own.square().expand_as(belief.mean).sum(-1)).clamp_min(0)
+
+    def typicality(self, raw: Tensor) -> Tensor:
+        """The p-value of each raw variance (N,) among the usual ones, by their logs: too large and too small alike."""
+        if self.usual is None:
+            raise RuntimeError("typicality is asked of a head that has no usual variances")
+        now = (self.usual._version, self.usual.device)  # loading and training write into it
+        if self._learned is None or self._learned[0] != now:
+            self._learned = (now, Usual.of(torch.from_numpy(_log(self.usual))))
+        return torch.from_numpy(self._learned[1].shares(_log(raw))).to(raw)
+
+
+def _log(variance: Tensor) -> np.ndarray:
+    return np.log(np.maximum(variance.detach().to("cpu", torch.float64).numpy(), torch.finfo(variance.dtype).tiny))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +118,7 @@ class Fitted:
     """A posterior: the backbone and the head of its embedder, and the prior precision of each layer."""
 
     backbone: nn.Module
-    head: LastLayerLaplace | NetworkLaplace
+    head: LaplaceHead
     priors: Mapping[str, float]
     tried: Mapping[float, float] = field(default_factory=dict)  # losses of relative priors, if that chose these
 
@@ -172,3 +227,43 @@ def _labelled(
     batches = BalancedBatches(codes, classes=min(BATCH // per_class, len(classes)), per_class=per_class, seed=0)
     for rows in batches.epoch(0):
         yield embedder.spec.normalise(decoded.pixels[rows]), torch.from_numpy(codes[rows])
+
+
+def through(head: nn.Module, layer: str, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
+    """The belief of a head, and what went into and came out of one of its linear layers on the way."""
+    found: list[tuple[Tensor, Tensor]] = []
+    hook = linear_layer(head, layer).register_forward_hook(lambda module, args, out: found.append((args[0], out)))
+    try:
+        belief = head(features)
+    finally:
+        hook.remove()
+    inputs, z = found[0]
+    return belief, inputs, z
+
+
+def linear_layer(head: nn.Module, name: str) -> nn.Linear:
+    """The linear layer of that name."""
+    layer = dict(head.named_modules()).get(name)
+    if not isinstance(layer, nn.Linear):
+        known = ", ".join(found for found, module in head.named_modules() if isinstance(module, nn.Linear))
+        raise InputError(
+            "layer", expected=f"a linear layer of the head: {known or 'it has none'}", got=repr(name), fix="name one"
+        )
+    return layer
+
+
+def on_sphere(variance: Tensor, z: Tensor) -> Tensor:
+    """The delta method, for (N, D) or (N, 1) variances; the total is exact to first order."""
+    squared = torch.linalg.vecdot(z, z).clamp_min(torch.finfo(z.dtype).tiny).unsqueeze(-1)
+    if variance.shape[-1] == 1:
+        return torch.sub(variance, variance, alpha=1 / z.shape[-1]) / squared  # s²(1 - u_i²), its mean over i
+    along = z.square() / squared  # u_i²
+    return (variance * (1 - 2 * along) + along * (along * variance).sum(-1, keepdim=True)) / squared
+
+
+def laplace_head(embedder: Embedder) -> LaplaceHead:
+    """The head of an embedder with a Laplace posterior."""
+    if not isinstance(embedder.head, LaplaceHead):
+        got = type(embedder.head).__name__
+        raise InputError("embedder", expected="one with a posterior", got=got, fix="laplace.fit first")
+    return embedder.head

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from howsure.errors import InputError
 
-__all__ = ["Pairs", "Variant", "clipped"]
+__all__ = ["PairGraph", "Variant", "clipped"]
 
 Variant = Literal["pos", "psd", "fix", "full"]
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class PairGraph:
     """How often items a and b of a batch were drawn together, as `positive` and as `negative` pairs: (B, B) each.
 
     Both are symmetric with an empty diagonal. The loss they stand for is Σ |z_a - z_b|²/2 over positive pairs, minus
     the same over negative ones; with W = positive - negative its Hessian is Lap(W) ⊗ I.
 
-    >>> Pairs.of_classes(torch.tensor([0, 0, 1])).laplacian("pos")
+    >>> PairGraph.of_classes(torch.tensor([0, 0, 1])).laplacian("pos")
     tensor([[ 1., -1.,  0.],
             [-1.,  1.,  0.],
             [ 0.,  0.,  0.]], dtype=torch.float64)
@@ -33,14 +33,14 @@ class Pairs:
     negative: Tensor
 
     @classmethod
-    def of_classes(cls, labels: Tensor) -> Pairs:
+    def of_classes(cls, labels: Tensor) -> PairGraph:
         """Every pair of a batch once."""
         same = labels[:, None] == labels
         other = ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
         return cls((same & other).double(), (~same).double())
 
     @classmethod
-    def mined(cls, found: Sequence[Tensor], size: int) -> Pairs:
+    def mined(cls, found: Sequence[Tensor], size: int) -> PairGraph:
         """What a miner gives for a batch of `size`: triplets (a, p, n), or pairs (a, p, a, n); doubles count twice."""
         if len(found) not in (3, 4):
             raise InputError("mined", expected="triplets or pairs: 3 or 4 index tensors", got=str(len(found)))
@@ -52,9 +52,9 @@ class Pairs:
         looked_at = self.positive if variant == "pos" else self.positive + self.negative
         return float(looked_at.sum()) / 2
 
-    def within(self, distance: Tensor, margin: float) -> Pairs:
+    def within(self, distance: Tensor, margin: float) -> PairGraph:
         """Without the negative pairs at a (B, B) `distance` of `margin` or more: the loss no longer sees them."""
-        return Pairs(self.positive, self.negative * (distance < margin))
+        return PairGraph(self.positive, self.negative * (distance < margin))
 
     def signed(self, variant: Variant) -> Tensor:
         """The weights a variant looks at: the positive pairs alone, or positive minus negative."""

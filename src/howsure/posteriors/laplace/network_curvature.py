@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from howsure.errors import InputError
-from howsure.posteriors.curvature import Curvature
+from howsure.posteriors.laplace.curvature import Curvature
 
 __all__ = ["Diagonal", "Kronecker", "exact_diagonal", "gradients", "kronecker_factors", "sampled_diagonal"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from howsure.errors import InputError
-from howsure.heads.last_layer import DiagonalWeights, SharedWeights, WeightPosterior
-from howsure.posteriors.curvature import Curvature, root
-from howsure.posteriors.low_rank import LowRank
-from howsure.posteriors.prior import marginal_prior
+from howsure.posteriors.laplace.covariance import DiagonalWeights, SharedWeights, WeightPosterior
+from howsure.posteriors.laplace.curvature import Curvature, root
+from howsure.posteriors.laplace.low_rank import LowRank
+from howsure.posteriors.laplace.prior_precision import marginal_prior
 
 __all__ = ["WIDEST", "Diagonal", "Full", "Known", "LastLayer", "LowRankRows"]
 

@@ -1,0 +1,14 @@
+"""What the heads share."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+class Head(nn.Module):
+    """A map from (N, M) features to an `Embedding` of dimension `dim`."""
+
+    dim: int
+
+    def scale_variance(self, factor: float) -> None:
+        """Multiply all variances by `factor`; nothing to do where a head has no scale of its own."""

@@ -60,12 +60,15 @@ def call(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "no verb; try one of: demo, test, check, bench"),
+        ([], "no verb; try one of: demo, test, check, docs, speed"),
         (["tset"], "no verb 'tset'; did you mean test?"),
-        (["xyzzy"], "no verb 'xyzzy'; try one of: demo, test, check, bench"),
-        (["bench", "serach"], "no benchmark 'serach'; did you mean search?"),
-        (["bench", "form"], "no benchmark 'form'; try one of: search"),
+        (["xyzzy"], "no verb 'xyzzy'; try one of: demo, test, check, docs, speed"),
+        (["speed", "serach"], "no speed script 'serach'; did you mean search?"),
+        (["speed", "form"], "no speed script 'form'; try one of: search"),
+        (["bench"], "./run speed now (how fast it is); published tables are howsure bench"),
+        (["bench", "search", "--quick"], "./run speed now"),
         (["check", "src"], "check takes no arguments"),
+        (["docs", "site"], "docs takes no arguments"),
     ],
 )
 def test_bad_usage_is_explained_and_installs_nothing(clone, arguments, said):
@@ -80,7 +83,7 @@ def test_bad_usage_is_explained_and_installs_nothing(clone, arguments, said):
 def test_help_is_no_error(clone):
     done = call(clone, "--help")
     assert done.returncode == 0
-    assert "./run bench" in done.stdout
+    assert "./run speed" in done.stdout
     assert not (clone / ".venv").exists()
 
 
@@ -180,20 +183,20 @@ def test_a_job_ends_with_its_own_code(script):
     assert script.call([sys.executable, "-c", "import os; os.kill(os.getpid(), 15)"]) == 128 + 15
 
 
-def test_benchmark_rows_become_one_list(script, clone, monkeypatch, capsys):
+def test_speed_rows_become_one_list(script, clone, monkeypatch, capsys):
     monkeypatch.setattr(script, "PYTHON", Path(sys.executable))
     for name in ("search", "train"):
         (clone / "benchmarks" / f"{name}.py").write_text(f'print(\'[{{"what": "{name}"}}]\')')
     (clone / "benchmarks" / "broken.py").write_text("raise SystemExit(3)")
-    assert script.bench(["search", "train"], ["--json"]) == 0
+    assert script.speed(["search", "train"], ["--json"]) == 0
     assert [row["what"] for row in json.loads(capsys.readouterr().out)] == ["search", "train"]
-    assert script.bench(["broken", "train"], ["--json"]) == 3
+    assert script.speed(["broken", "train"], ["--json"]) == 3
     printed = capsys.readouterr()
     assert [row["what"] for row in json.loads(printed.out)] == ["train"]
-    assert "bench broken printed no JSON" in printed.err
+    assert "speed broken printed no JSON" in printed.err
 
 
-def test_the_scripts_of_the_window_are_checked_where_there_is_node(script, monkeypatch, capsys):
+def test_the_scripts_of_the_web_app_are_checked_where_there_is_node(script, monkeypatch, capsys):
     monkeypatch.setattr(script.shutil, "which", lambda name: None)
     assert script.pages() == {}
     assert "check pages: skipped, there is no Node" in capsys.readouterr().err

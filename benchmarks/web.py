@@ -1,4 +1,4 @@
-"""The window under load: `howsure serve` over 50,000 beliefs, asked by several clients at once on loopback.
+"""The web app under load: `howsure serve` over 50,000 beliefs, asked by several clients at once on loopback.
 
 Each client asks, waits for the answer, and asks again, with beliefs that it brings. Every search is exact, weighed and
 decided by a policy. Clients and server share the machine. The processor's time of the server comes from its own

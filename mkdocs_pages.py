@@ -1,0 +1,19 @@
+"""Pages of the site that live at the root of the repository: README, CONTRIBUTING and CHANGELOG, each kept once."""
+
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parent
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add them, with their links as seen from docs/."""
+    for name, page in PAGES.items():
+        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        for source, target in PAGES.items():
+            text = text.replace(f"]({source})", f"]({target})")
+        files.append(File.generated(config, page, content=text))
+    return files

@@ -20,7 +20,7 @@ import torch
 from form import Row, at_least, run
 
 from howsure import Gaussian, rms_distance
-from howsure.index import Index
+from howsure.index import Index, LocalIndex
 
 DIM = 8
 
@@ -71,7 +71,7 @@ def labels_of(index: Index) -> dict[str, str]:
 
 
 def write_until_killed(gallery: str, seed: int) -> None:
-    with Index.open(gallery, write=True) as index:
+    with LocalIndex.open(gallery, write=True) as index:
         for change in changes(seed, labels_of(index)):
             change.apply(index)
             os.write(1, b"done\n")  # one write of a few bytes: never torn
@@ -107,7 +107,7 @@ def survive(kills: int, seed: int = 0) -> Score:
     rng, score = random.Random(seed), Score()
     with tempfile.TemporaryDirectory() as directory:
         gallery = Path(directory) / "gallery"
-        Index.create(gallery).close()
+        LocalIndex.create(gallery).close()
         command = [sys.executable, __file__, "--fork-writers"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:
             state: dict[str, str] = {}
@@ -115,7 +115,7 @@ def survive(kills: int, seed: int = 0) -> Score:
                 said = kill_one(forks, gallery, seed + kill, delay=rng.uniform(0, 0.4))
                 before, after = outcomes(state, seed + kill, said)
                 damaged = kill % 4 == 3 and _damage(gallery, rng)
-                with Index.open(gallery, write=True) as index:
+                with LocalIndex.open(gallery, write=True) as index:
                     score.damaged += damaged
                     score.rebuilt += damaged and index.recovered is not None
                     state = labels_of(index)

@@ -17,7 +17,7 @@ from form import Row, at_least, at_most, run
 from search import CLUSTERS, DEFAULT, DIM, K, under
 
 from howsure import Gaussian
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.index.local.ivf import build_lists
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -56,7 +56,7 @@ def bar(point: Point) -> float | None:
 def grown(count: int) -> Point:
     queries = CLUSTERS.queries(count, QUERIES)
     flat, spent = faiss.IndexFlatL2(DIM), {"ours": 0.0, "faiss": 0.0}
-    with tempfile.TemporaryDirectory() as directory, Index.create(Path(directory) / "gallery") as index:
+    with tempfile.TemporaryDirectory() as directory, LocalIndex.create(Path(directory) / "gallery") as index:
         for number, chunk in enumerate(CLUSTERS.chunks(count)):
             ids = [f"{number} {n}" for n in range(len(chunk))]
             timed(spent, "ours", lambda ids=ids, chunk=chunk: index.add(ids, chunk))

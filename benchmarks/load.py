@@ -21,7 +21,7 @@ from form import Row, at_least, at_most, run
 
 from howsure import Gaussian, rms_distance
 from howsure.errors import HowsureError
-from howsure.index import Index
+from howsure.index import Index, LocalIndex
 
 READERS, SECONDS, QUICK_SECONDS, K = 8, 120, 20, 10
 
@@ -40,7 +40,7 @@ def read_until_killed(gallery: Path, report: int, seed: int) -> None:
     """Search, compare, and write one letter for each time: r(ight), c(hanged) or w(rong)."""
     generator, seen = torch.Generator().manual_seed(seed), 0
     try:
-        with Index.open(gallery) as index:
+        with LocalIndex.open(gallery) as index:
             while True:
                 query = Gaussian(torch.randn(1, DIM, generator=generator), torch.ones(1, 1))
                 now = index.changes
@@ -108,7 +108,7 @@ def under_load(seconds: float, seed: int = 0) -> tuple[Score, Readings, int]:
     rng, score, kills = random.Random(seed), Score(), 0
     with tempfile.TemporaryDirectory() as directory:
         gallery = Path(directory) / "gallery"
-        Index.create(gallery).close()
+        LocalIndex.create(gallery).close()
         here = Path(__file__)
         writers = [sys.executable, str(here.with_name("durability.py")), "--fork-writers"]
         readers = [sys.executable, str(here), "--readers", str(gallery), str(seconds), str(seed)]
@@ -120,7 +120,7 @@ def under_load(seconds: float, seed: int = 0) -> tuple[Score, Readings, int]:
             while kills == 0 or reading.poll() is None:
                 said = kill_one(forks, gallery, seed + kills, delay=rng.uniform(0, 2))
                 before, after = outcomes(state, seed + kills, said)
-                with Index.open(gallery, write=True) as index:
+                with LocalIndex.open(gallery, write=True) as index:
                     state = labels_of(index)
                     whole = list(state.items()) in (list(before.items()), list(after.items())) and intact(index)
                 score.said, score.found, kills = score.said + said, score.found + (said if whole else 0), kills + 1

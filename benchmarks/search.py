@@ -22,7 +22,7 @@ import torch
 from form import Row, alternately, at_least, at_most, run
 
 from howsure import Gaussian
-from howsure.index import Index
+from howsure.index import Index, LocalIndex
 from howsure.index.local.scan import largest_products
 from howsure.index.ranking.shrunk_keys import ShrunkQuery, shrunk_rows
 from howsure.index.ranking.weighted_keys import Typical
@@ -89,14 +89,14 @@ DIAGONAL, LONG, WILD = World(scale=spread(0.5)), World(scale=spread(1.0)), World
 def measure(quick: bool) -> list[Row]:
     rows = []
     with tempfile.TemporaryDirectory() as directory:
-        with Index.create(Path(directory) / "noise") as index:
+        with LocalIndex.create(Path(directory) / "noise") as index:
             flat = fill(index, NOISE, COUNT)
             queries = NOISE.queries(COUNT, 64)
             for count, times in {1: 100, 64: 10 if quick else 40}.items():
                 ways = ("distance", "likelihood")
                 rows += [against_flat(index, flat, queries[:count], by=by, times=times) for by in ways]
             rows += lists(index, queries, "no structure")
-        with Index.create(Path(directory) / "clusters") as index:
+        with LocalIndex.create(Path(directory) / "clusters") as index:
             fill(index, CLUSTERS, COUNT)
             rows += lists(index, CLUSTERS.queries(COUNT, 64), "clusters", bar=0.95)
     asked = 8 if quick else 32

@@ -25,7 +25,7 @@ from howsure import Gaussian
 from howsure.data import InputSpec
 from howsure.decide import calibrate
 from howsure.embedder import Embedder
-from howsure.index import Index
+from howsure.index import LocalIndex
 
 COUNT, DIM, EACH, CLIENTS = 50_000, 128, 5, 8
 RATE, SLOWEST = 200, 100  # searches a second, and milliseconds for 99 of 100 of them
@@ -53,7 +53,7 @@ def make(folder: Path) -> tuple[Path, Gaussian]:
     policy = calibrate(held_out, labels, belief[some], names[some], max_error=0.05, model=embedder.fingerprint)
     policy.save(folder / "model")
     about = {"model": str(folder / "model"), "fingerprint": embedder.fingerprint}
-    with Index.create(folder / "gallery", about=about) as index:
+    with LocalIndex.create(folder / "gallery", about=about) as index:
         ids = [f"{name}/{place}.jpg" for place, name in enumerate(names)]
         notes = [{"path": f"/pictures/{name}", "bytes": 10_000, "modified": 0} for name in ids]
         index.add(ids, belief, labels=names, metadata=notes)

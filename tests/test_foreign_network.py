@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from howsure import Embedder, Index, InputSpec, rms_distance
+from howsure import Embedder, InputSpec, LocalIndex, rms_distance
 from howsure.data import ArrayImages
 from howsure.heads import PointHead
 from howsure.posteriors import laplace
@@ -61,7 +61,7 @@ def test_a_small_network_is_searched_with_its_doubt(tmp_path: Path) -> None:
     assert network.training  # theirs is left as it was
     belief, asked = (sure.encode(images).to(dtype=torch.float64) for images in (known, new))
     assert belief.uncertainty.std() > 0
-    with Index.create(tmp_path / "gallery") as gallery:
+    with LocalIndex.create(tmp_path / "gallery") as gallery:
         gallery.add(known.ids, sure.encode(known), labels=known.labels)
         nearest = gallery.search(asked, 1).ids[:, 0].tolist()
         assert nearest == [known.ids[row] for row in rms_distance(asked, belief).argmin(1)]

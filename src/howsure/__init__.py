@@ -34,6 +34,7 @@ _HOME = {
     "Encoded": "embedder",
     "Index": "index",
     "Matches": "index",
+    "connect": "index",
     "Answer": "decide",
     "Finding": "decide",
     "Policy": "decide",

@@ -16,7 +16,7 @@ from howsure.demo import steps
 from howsure.demo.folder import UNKNOWN, prepare, write_pictures
 from howsure.embedder import Embedder
 from howsure.errors import DataError, HowsureError, InputError
-from howsure.index import Index
+from howsure.index import LocalIndex
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_everything_is_on_disk_and_answers_the_same_again(done: show.Demo) -> No
     policy = Policy.load(done.folder / "model", model=embedder.fingerprint)
     assert policy == done.policy
     some = done.queries[:: max(1, len(done.queries) // 40)]
-    with Index.open(done.folder / "gallery") as index:
+    with LocalIndex.open(done.folder / "gallery") as index:
         again = ask(index, embedder.encode([query.path for query in some]), policy=policy)
     assert [finding.answer.kind for finding in again] == [query.finding.answer.kind for query in some]
     assert [finding.matches[0].id for finding in again] == [query.finding.matches[0].id for query in some]

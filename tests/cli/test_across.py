@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from howsure.index import Index
+from howsure.index import LocalIndex
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_two_processes_make_the_gallery_of_one(run, model, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["added"] == alone["items"]
-    with Index.open(tmp_path / "alone") as one, Index.open(tmp_path / "shared") as two:
+    with LocalIndex.open(tmp_path / "alone") as one, LocalIndex.open(tmp_path / "shared") as two:
         (ids, belief), (others, shared) = one.embedding(), two.embedding()
         assert ids == others
         assert one.items(ids) == two.items(ids)

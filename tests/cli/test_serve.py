@@ -7,7 +7,7 @@ import pytest
 
 from howsure import data
 from howsure.embedder import Embedder
-from howsure.index import Index
+from howsure.index import LocalIndex
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def gallery(tmp_path_factory):
     embedder = Embedder("lam-fashion", "point", data.InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=2)
     embedder.save(folder / "model")
     about = {"model": str(folder / "model"), "fingerprint": embedder.fingerprint}
-    Index.create(folder / "gallery", about=about).close()
+    LocalIndex.create(folder / "gallery", about=about).close()
     return folder / "gallery"
 
 

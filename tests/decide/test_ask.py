@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from decide.policies import policy
-from howsure.decide import Finding, Policy, ask, count_identities
+from howsure.decide import Finding, Policy, ask
 from howsure.embeddings import Gaussian, NovelGaussian
-from howsure.index import Index
+from howsure.index import Index, LocalIndex
 from howsure.match import Matcher
 
 
@@ -21,7 +21,7 @@ def belief(*places: float) -> Gaussian:
 @pytest.fixture
 def gallery(tmp_path: Path) -> Iterator[Index]:
     """Two of ann near 0, one of bob near 3, and two nameless items near 6."""
-    with Index.create(tmp_path / "gallery") as index:
+    with LocalIndex.create(tmp_path / "gallery") as index:
         index.add(
             ["a1", "a2", "b1", "n1", "n2"], belief(0.0, 0.1, 3.0, 6.0, 6.1), labels=["ann", "ann", "bob", None, None]
         )
@@ -98,15 +98,15 @@ def test_an_empty_gallery_knows_nobody(gallery: Index) -> None:
 
 
 def test_identities_are_counted_with_the_nameless(gallery: Index) -> None:
-    assert count_identities(gallery) == 4
+    assert gallery.count_identities() == 4
     gallery.remove(gallery.ids())
-    assert count_identities(gallery) == 0
+    assert gallery.count_identities() == 0
 
 
 def test_a_large_gallery_is_counted_by_a_sample(gallery: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     gallery.add([f"c{i}" for i in range(95)], belief(*[9.0] * 95), labels=[f"p{i // 5}" for i in range(95)])
-    monkeypatch.setattr(importlib.import_module("howsure.decide.ask"), "SAMPLE", 50)
-    assert count_identities(gallery) == pytest.approx(23, abs=4)
+    monkeypatch.setattr(importlib.import_module("howsure.index.index"), "SAMPLE", 50)
+    assert gallery.count_identities() == pytest.approx(23, abs=4)
 
 
 def test_probabilities_in_a_larger_gallery(gallery: Index) -> None:

@@ -15,7 +15,7 @@ from howsure.data import ImageSet
 from howsure.decide import Drift, Policy, ask, calibrate
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.posteriors import laplace
 from howsure.recipe import recipe_for
 from howsure.training import train
@@ -62,7 +62,7 @@ def reasons(
     folder: Path, policy: Policy, query: Embedding, gallery: Embedding, labels: Sequence[str]
 ) -> Counter[str | None]:
     """How often each reason was given; None counts the answers."""
-    with Index.create(folder / "gallery") as index:
+    with LocalIndex.create(folder / "gallery") as index:
         index.add([f"item {row}" for row in range(len(labels))], gallery, labels=labels)
         found = ask(index, query, policy=policy)
     return Counter(one.answer.reason if one.answer.kind == "not_sure" else None for one in found)

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from howsure import Gaussian, Matcher, Point, ask
-from howsure.decide import count_identities
 from howsure.errors import GalleryError, InputError
-from howsure.index import Index, Item, ServerIndex, connect
+from howsure.index import Item, LocalIndex, RemoteIndex, connect
 from howsure.index.remote import recall as remote_recall
 from howsure.index.remote import search as remote_search
 from howsure.prior import Prior
@@ -26,7 +25,7 @@ def same(found, expected):
 
 
 def test_a_gallery_does_what_one_in_a_directory_does(make, urls, tmp_path):
-    rng, url, twin = np.random.default_rng(0), urls(), Index.create(tmp_path / "twin")
+    rng, url, twin = np.random.default_rng(0), urls(), LocalIndex.create(tmp_path / "twin")
     if url.startswith("milvus:") and make.__name__ not in ("isotropic", "draws_of_gaussians"):
         pytest.skip("two families are enough for the slowest server")
     matcher = Matcher(scale=2.0, offset=1.0, base_rate=0.5)
@@ -73,7 +72,7 @@ def agree(found, expected):
 
 
 def test_a_search_by_likelihood_is_that_of_a_directory(make, urls, tmp_path):
-    url, twin, matcher = urls(), Index.create(tmp_path / "twin"), Matcher(scale=0.3, offset=1.0, base_rate=0.5)
+    url, twin, matcher = urls(), LocalIndex.create(tmp_path / "twin"), Matcher(scale=0.3, offset=1.0, base_rate=0.5)
     families = {"postgresql": ("isotropic", "diagonal", "draws_of_gaussians"), "milvus": ("diagonal",)}
     if make.__name__ not in families.get(url.partition("://")[0], make.__name__):
         pytest.skip("fewer families are enough for a server")
@@ -119,7 +118,7 @@ def test_candidates_by_shrunk_means_find_the_likely_and_say_what_they_are(urls, 
     belief = Gaussian(identities + scale * torch.randn(1200, 16, generator=generator), scale)
     prior, ids = Prior(torch.zeros(16), torch.ones(1)), [f"{n}" for n in range(1200)]
     query, options = belief[::40], {"by": "likelihood", "matcher": Matcher(scale=0.3, offset=1.0, base_rate=0.5)}
-    with Index.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
+    with LocalIndex.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
         for gallery in (twin, index):
             gallery.add(ids[:600], belief[:600])
             gallery.set_prior(prior)
@@ -128,7 +127,7 @@ def test_candidates_by_shrunk_means_find_the_likely_and_say_what_they_are(urls, 
         agree(index.search(query, 10, approximate=False, **options), wanted)
         index.compact()
         found = index.search(query, 10, **options)
-        if isinstance(index, ServerIndex):
+        if isinstance(index, RemoteIndex):
             assert not found.exact
             assert found.candidates == (50 if scales == 1 else 200)  # shrunk means tell less where variances differ
             assert 0.95 <= found.recall <= 1
@@ -274,15 +273,15 @@ def test_a_reader_sees_a_change_at_its_next_call(urls):
 def test_identities_are_counted_without_a_look_at_all_items(servers, monkeypatch):
     labels = [f"label {n // 5}" for n in range(300)] + [None] * 40
     with connect(servers(), create=True) as index:
-        assert (count_identities(index), index.sample(3)) == (0, [])
+        assert (index.count_identities(), index.sample(3)) == (0, [])
         index.add([f"{n}" for n in range(340)], points(*range(340)), labels=labels)
         assert sorted(index.sample(1000)) == sorted(index.ids())
         monkeypatch.setattr(type(index), "ids", None)
-        assert count_identities(index) == 100
-        monkeypatch.setattr(importlib.import_module("howsure.decide.ask"), "SAMPLE", 120)
+        assert index.count_identities() == 100
+        monkeypatch.setattr(importlib.import_module("howsure.index.index"), "SAMPLE", 120)
         assert len(index.sample(120)) == 120
-        assert count_identities(index) == pytest.approx(100, abs=15)  # three standard errors
-        assert count_identities(index) != 100
+        assert index.count_identities() == pytest.approx(100, abs=15)  # three standard errors
+        assert index.count_identities() != 100
 
 
 def test_a_gallery_anywhere_can_be_asked(urls):

@@ -11,7 +11,7 @@ import torch
 
 from howsure import Point
 from howsure.errors import GalleryError, GalleryLockedError, InputError
-from howsure.index import Index, Item
+from howsure.index import Item, LocalIndex
 from howsure.index.local import index as index_module
 from howsure.index.local.replica import Replica
 
@@ -35,15 +35,15 @@ ODD_IDS = [
 
 
 def test_odd_ids_are_ids_like_others(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(ODD_IDS, points(*range(len(ODD_IDS))), labels=ODD_IDS)
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.ids() == ODD_IDS == index.labels(ODD_IDS)
         for place, identity in enumerate(ODD_IDS):
             assert identity in index
             assert index.search(points(place), 1).ids.tolist() == [[identity]]
             assert index.get([identity]).location.tolist() == [[place]]
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         assert index.remove(ODD_IDS[:5]) == 5
         assert index.ids() == ODD_IDS[5:]
         assert "nul\0inside" not in index
@@ -52,11 +52,11 @@ def test_odd_ids_are_ids_like_others(path):
 
 
 def test_labels_metadata_and_notes_survive(path):
-    with Index.create(path, about={"model": "m"}) as index:
+    with LocalIndex.create(path, about={"model": "m"}) as index:
         index.add(["a", "b"], points(1, 2), labels=["x", None], metadata=[{"path": "a.jpg", "size": [1, 2]}, {}])
         assert index.about == {"model": "m"}
         index.describe({"model": "n"})
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.about == {"model": "n"}
         assert index.items(["b", "a"]) == [Item("b", None, {}), Item("a", "x", {"path": "a.jpg", "size": [1, 2]})]
 
@@ -72,14 +72,14 @@ def test_labels_metadata_and_notes_survive(path):
     ],
 )
 def test_bad_ids_are_refused(path, arguments, message):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         with pytest.raises(InputError, match=message):
             index.add(*arguments)
         assert len(index) == 0
 
 
 def test_bad_notes_are_refused(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         with pytest.raises(InputError, match="metadata: expected a mapping to JSON"):
             index.add(["a"], points(1), metadata=[{"x": torch.zeros(1)}])
         with pytest.raises(InputError, match="labels: expected 1"):
@@ -89,7 +89,7 @@ def test_bad_notes_are_refused(path):
 
 
 def test_unknown_ids_are_named_and_nothing_is_removed(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["a", "b"], points(1, 2))
         for call in (index.remove, index.items, index.get, index.labels):
             with pytest.raises(GalleryError, match="expected items of the gallery, got 'c', 'd'"):
@@ -99,7 +99,7 @@ def test_unknown_ids_are_named_and_nothing_is_removed(path):
 
 
 def test_family_can_be_fixed_before_the_first_item(path):
-    with Index.create(path, family="gaussian") as index:
+    with LocalIndex.create(path, family="gaussian") as index:
         with pytest.raises(GalleryError, match="expected family gaussian, got point"):
             index.add(["a"], points(1))
         with pytest.raises(GalleryError, match="expected items, got an empty gallery"):
@@ -108,13 +108,13 @@ def test_family_can_be_fixed_before_the_first_item(path):
 
 def test_one_writer_and_readers_that_keep_up(path, monkeypatch):
     monkeypatch.setattr(index_module, "LEAST", 10)
-    with Index.create(path) as writer:
-        reader = Index.open(path)
+    with LocalIndex.create(path) as writer:
+        reader = LocalIndex.open(path)
         assert reader.search(points(0)).ids.shape == (1, 0)
         with pytest.raises(GalleryLockedError, match=r"got process \d+ writing to it; wait for it or end it"):
-            Index.open(path, write=True)
+            LocalIndex.open(path, write=True)
         with pytest.raises(GalleryLockedError):
-            Index.create(path)
+            LocalIndex.create(path)
         with pytest.raises(GalleryError, match="expected an index open for writing"):
             reader.add(["x"], points(1))
         for step in range(30):  # past several snapshots
@@ -125,7 +125,7 @@ def test_one_writer_and_readers_that_keep_up(path, monkeypatch):
             assert reader.search(points(step)).ids.tolist() == writer.search(points(step)).ids.tolist()
             assert reader.search(points(step), 1).ids.tolist() == [[f"{step} 0"]]
         assert reader.embedding()[0] == writer.ids()
-    Index.open(path, write=True).close()
+    LocalIndex.open(path, write=True).close()
     assert reader.recovered is None
     reader.close()
 
@@ -134,7 +134,7 @@ def test_a_writer_sees_what_it_wrote_before_it_was_interrupted(path, monkeypatch
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["a"], Point(torch.zeros(1, 3)))
         assert index.search(Point(torch.ones(1, 3)), 1).ids.tolist() == [["a"]]
         with monkeypatch.context() as patch:
@@ -145,10 +145,10 @@ def test_a_writer_sees_what_it_wrote_before_it_was_interrupted(path, monkeypatch
 
 
 def test_a_reader_left_behind_by_a_snapshot_starts_from_it(path):
-    with Index.create(path) as writer:
+    with LocalIndex.create(path) as writer:
         writer.add(list("abc"), points(1, 2, 3))
         writer.compact()
-        with Index.open(path) as reader:
+        with LocalIndex.open(path) as reader:
             assert reader.search(points(1), 1).ids.tolist() == [["a"]]
             writer.remove(["a"])
             writer.add(["b"], points(9))
@@ -174,9 +174,9 @@ def test_many_threads_share_a_reader_while_a_writer_writes(path):
         except Exception as error:
             trouble.append(error)
 
-    with Index.create(path) as writer:
+    with LocalIndex.create(path) as writer:
         writer.add(["a", "b"], points(1, 2))
-        with Index.open(path) as reader:
+        with LocalIndex.open(path) as reader:
             threads = [threading.Thread(target=search, args=(reader,)) for _ in range(4)]
             for thread in threads:
                 thread.start()
@@ -191,19 +191,19 @@ def test_many_threads_share_a_reader_while_a_writer_writes(path):
 
 def test_what_is_no_gallery(path, tmp_path):
     with pytest.raises(GalleryError, match=r"expected a directory with gallery.sqlite, got none; create it first"):
-        Index.open(path)
+        LocalIndex.open(path)
     (tmp_path / "file").write_text("")
     with pytest.raises(GalleryError, match="expected a directory to write to"):
-        Index.create(tmp_path / "file")
+        LocalIndex.create(tmp_path / "file")
     with pytest.raises(GalleryError, match="expected a new or empty directory, got one with file"):
-        Index.create(tmp_path)
-    Index.create(path).close()
-    with pytest.raises(GalleryError, match=r"expected none yet, got a gallery; use Index.open"):
-        Index.create(path)
+        LocalIndex.create(tmp_path)
+    LocalIndex.create(path).close()
+    with pytest.raises(GalleryError, match=r"expected none yet, got a gallery; open it with"):
+        LocalIndex.create(path)
 
 
 def test_a_closed_index_says_so(path):
-    index = Index.create(path)
+    index = LocalIndex.create(path)
     index.add(["a"], points(1))
     index.close()
     index.close()
@@ -214,26 +214,29 @@ def test_a_closed_index_says_so(path):
 
 
 def test_a_later_format_is_refused(path):
-    Index.create(path).close()
+    LocalIndex.create(path).close()
     with sqlite3.connect(path / "gallery.sqlite") as db:
         db.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
     db.close()
     with pytest.raises(GalleryError, match="expected version 1 of the format, got version 99; update howsure"):
-        Index.open(path)
+        LocalIndex.open(path)
 
 
 @pytest.mark.parametrize("size", [0, 50, 5000])
 def test_a_truncated_database_is_reported(path, size):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add([f"{n}" for n in range(300)], points(*range(300)))
     file = path / "gallery.sqlite"
     file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(GalleryError, match="got an empty file" if size == 0 else "damaged"), Index.open(path) as index:
+    with (
+        pytest.raises(GalleryError, match="got an empty file" if size == 0 else "damaged"),
+        LocalIndex.open(path) as index,
+    ):
         index.ids()
 
 
 def test_a_full_disk_leaves_the_gallery_as_it_was(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["a"], points(1))
         index._store._db.execute("PRAGMA max_page_count = 20")
         with pytest.raises(GalleryError, match="full; free some disk space; nothing of this change was stored"):
@@ -280,12 +283,12 @@ def alter_manifest(path):
 
 @pytest.mark.parametrize("damage", [flip, truncate, delete, delete_manifest, garble_manifest, alter_manifest])
 def test_a_damaged_snapshot_is_rebuilt_and_reported(make, path, damage):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add([f"{n}" for n in range(50)], make(50))
         index.compact()
         index.add(["late"], make(1, seed=5))
         expected = index.search(make(3, seed=9), 20)
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.recovered is None
     reason = damage(path)
 
@@ -294,15 +297,15 @@ def test_a_damaged_snapshot_is_rebuilt_and_reported(make, path, damage):
         np.testing.assert_array_equal(found.distances, expected.distances)
 
     files = {file.name: file.read_bytes() for file in path.glob("snapshot*")}
-    with Index.open(path) as reader:
+    with LocalIndex.open(path) as reader:
         same(reader.search(make(3, seed=9), 20))
         assert files == {file.name: file.read_bytes() for file in path.glob("snapshot*")}  # a reader does not write
         assert re.search(f"of no use: {reason}", reader.recovered)
-        with Index.open(path, write=True) as writer:
+        with LocalIndex.open(path, write=True) as writer:
             assert re.search(f"rebuilt the snapshot: {reason}", writer.recovered)
             same(writer.search(make(3, seed=9), 20))
         same(reader.search(make(3, seed=9), 20))
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.recovered is None
         same(index.search(make(3, seed=9), 20))
 
@@ -310,24 +313,24 @@ def test_a_damaged_snapshot_is_rebuilt_and_reported(make, path, damage):
 def test_a_snapshot_of_another_gallery_is_not_believed(path, tmp_path):
     other = tmp_path / "other"
     for place, values in ((path, (1, 2)), (other, (8, 9))):
-        with Index.create(place) as index:
+        with LocalIndex.create(place) as index:
             index.add(["a", "b"], points(*values))
     for file in path.glob("snapshot*"):
         file.unlink()
     for file in other.glob("snapshot*"):
         (path / file.name).write_bytes(file.read_bytes())
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         assert index.recovered == "rebuilt the snapshot: it belongs to another gallery"
         assert index.search(points(1), 1).distances.tolist() == [[0]]
 
 
 def test_an_older_database_wins_over_a_newer_snapshot(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["a"], points(1))
     backup = (path / "gallery.sqlite").read_bytes()
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         index.add(["b"], points(2))
     (path / "gallery.sqlite").write_bytes(backup)
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         assert index.recovered is not None
         assert index.search(points(2), 5).ids.tolist() == [["a"]]

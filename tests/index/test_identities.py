@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from howsure import Gaussian, Point, cat, rms_distance
 from howsure.embeddings import fused
 from howsure.errors import InputError
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.index.identities import best_pictures, identities
 
 
@@ -79,7 +79,7 @@ def test_choosing_is_greedy_by_brute_force():
 def test_a_gallery_of_identities(path, tmp_path):
     generator = torch.Generator().manual_seed(0)
     pictures = Gaussian(torch.randn(7, 3, generator=generator), 0.1 + torch.rand(7, 1, generator=generator))
-    with Index.create(path) as index, Index.create(tmp_path / "identities") as whole:
+    with LocalIndex.create(path) as index, LocalIndex.create(tmp_path / "identities") as whole:
         index.add(["x"], pictures[6:])
         with pytest.raises(InputError, match="gallery: expected items with labels"):
             identities(index)

@@ -8,7 +8,7 @@ import torch
 
 from howsure import Draws, Gaussian, Matcher, Point, VonMisesFisher, cat, expected_similarity, rms_distance
 from howsure.errors import GalleryError, InputError
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.index.local import index as index_module
 from howsure.index.local import likelihood_scan as likely
 from howsure.index.local import snapshot
@@ -51,7 +51,7 @@ def check_search(index, model, query, k, prior, **options):
 def test_search_is_brute_force_after_any_history(make, path, prior, monkeypatch):
     monkeypatch.setattr(index_module, "LEAST", 40)  # so that snapshots happen by themselves too
     rng = np.random.default_rng(len(prior.between))
-    model, index = {}, Index.create(path)
+    model, index = {}, LocalIndex.create(path)
     index.set_prior(EACH)
     for step in range(32):
         kind = rng.choice(["add", "add", "remove", "compact", "reopen", "prior"])
@@ -71,7 +71,7 @@ def test_search_is_brute_force_after_any_history(make, path, prior, monkeypatch)
             index.compact()
         elif kind == "reopen":
             index.close()
-            index = Index.open(path, write=True)
+            index = LocalIndex.open(path, write=True)
             assert index.recovered is None
         elif kind == "prior":
             index.set_prior(Prior(prior.centre, prior.between + step))
@@ -84,7 +84,7 @@ def test_search_is_brute_force_after_any_history(make, path, prior, monkeypatch)
 
 @pytest.mark.parametrize("queries", [1, 20])
 def test_one_variance_each_is_proved_from_few_candidates(path, queries):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         old, new = beliefs(6000, seed=1), beliefs(800, seed=2)
         index.add([f"old {n}" for n in range(6000)], old)
@@ -101,7 +101,7 @@ def test_one_variance_each_is_proved_from_few_candidates(path, queries):
 def test_beliefs_with_a_variance_for_each_dimension_are_found_near_their_shrunk_means(path):
     gallery, query = beliefs(3000, seed=1, dim=32, scales=32), beliefs(40, seed=1, dim=32, scales=32)
     prior = Prior(torch.zeros(32), torch.ones(32))
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(prior)
         index.add([f"{n}" for n in range(3000)], gallery)
         wanted = index.search(query, 10, by="likelihood", approximate=False)
@@ -151,7 +151,7 @@ def test_the_scan_never_drops_one_of_the_best(count, k, decades, offset):
 
 def test_ties_come_in_order_of_insertion(path):
     same = Gaussian(torch.zeros(4, 6), torch.ones(4, 1))
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(list("dcba"), same)
         index.compact()
@@ -162,7 +162,7 @@ def test_ties_come_in_order_of_insertion(path):
 def test_unsure_items_are_tolerated_by_likelihood_and_punished_by_distance(path):
     place = torch.zeros(2, 6)
     place[0, 0] = 2.5
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(["sure, elsewhere", "unsure, here"], Gaussian(place, torch.tensor([[0.1], [1.5]])))
         query = Gaussian(torch.zeros(1, 6), torch.full((1, 1), 0.1))
@@ -171,7 +171,7 @@ def test_unsure_items_are_tolerated_by_likelihood_and_punished_by_distance(path)
 
 
 def test_a_matcher_of_the_evidence_speaks(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(["a", "b"], beliefs(2))
         matches = index.search(beliefs(1), 2, by="likelihood", matcher=Matcher(scale=0.5, offset=-1.0, base_rate=0.5))
@@ -184,7 +184,7 @@ def test_by_distance_is_by_cosine_on_the_sphere(path):
     generator = torch.Generator().manual_seed(0)
     direction = torch.nn.functional.normalize(torch.randn(300, 5, generator=generator, dtype=torch.float64), dim=1)
     sphere = VonMisesFisher(direction, 100 * torch.rand(300, generator=generator, dtype=torch.float64))
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add([f"{n}" for n in range(300)], sphere)
         matches = index.search(sphere[:9], 20)
         cosine = expected_similarity(sphere[:9], sphere)
@@ -196,19 +196,19 @@ def test_by_distance_is_by_cosine_on_the_sphere(path):
 def test_a_prior_survives_and_a_new_one_needs_no_new_embedding(path):
     gallery, query = beliefs(300), beliefs(4, seed=9)
     model = {f"{n}": gallery[n] for n in range(300)}
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         assert index.prior is None
         index.add(list(model), gallery)
         with pytest.raises(GalleryError, match=r"expected a prior over identities, got none.*set_prior\(Prior.fit"):
             index.search(query, by="likelihood")
         index.set_prior(ONE)
         check_search(index, model, query, 5, ONE)
-        with Index.open(path) as reader:
+        with LocalIndex.open(path) as reader:
             check_search(reader, model, query, 5, ONE)
             index.set_prior(EACH)
             check_search(reader, model, query, 5, EACH)
             assert reader.prior.version == EACH.version
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.recovered is None
         check_search(index, model, query, 5, EACH)
         np.testing.assert_array_equal(index.embedding()[1].location, gallery.location)
@@ -217,7 +217,7 @@ def test_a_prior_survives_and_a_new_one_needs_no_new_embedding(path):
 def test_a_prior_noted_before_a_crash_is_used_after_it(path, monkeypatch):
     gallery, query = beliefs(300), beliefs(4, seed=9)
     model = {f"{n}": gallery[n] for n in range(300)}
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(list(model), gallery)
         index.set_prior(ONE)
 
@@ -230,23 +230,23 @@ def test_a_prior_noted_before_a_crash_is_used_after_it(path, monkeypatch):
                 index.set_prior(EACH)
         check_search(index, model, query, 5, EACH)
         index._disconnect()  # without close(), as in a crash
-    with Index.open(path) as reader:
+    with LocalIndex.open(path) as reader:
         assert "it was made with another prior" in reader.recovered
         check_search(reader, model, query, 5, EACH)
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         assert index.recovered == "rebuilt the snapshot: it was made with another prior"
         check_search(index, model, query, 5, EACH)
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.recovered is None
         assert json.loads((path / "snapshot.json").read_text())["prior"] == EACH.version
 
 
 def test_a_gallery_from_before_priors_opens(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["a"], beliefs(1))
         index.compact()
         assert "prior" not in json.loads((path / "snapshot.json").read_text())
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         assert index.recovered is None
         index.set_prior(ONE)
         assert index.search(beliefs(1), by="likelihood").ids.tolist() == [["a"]]
@@ -254,7 +254,7 @@ def test_a_gallery_from_before_priors_opens(path):
 
 def test_one_side_may_have_a_single_draw(path, tmp_path):
     draws = Draws.stack([beliefs(30, seed=s) for s in range(3)])
-    with Index.create(path) as single, Index.create(tmp_path / "draws") as many:
+    with LocalIndex.create(path) as single, LocalIndex.create(tmp_path / "draws") as many:
         for index, gallery, query in ((single, beliefs(50), draws[:5]), (many, draws, beliefs(5))):
             index.set_prior(ONE)
             ids = [f"{n}" for n in range(len(gallery))]
@@ -265,7 +265,7 @@ def test_one_side_may_have_a_single_draw(path, tmp_path):
 
 
 def test_bad_requests_are_refused(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         with pytest.raises(InputError, match="dimension of the prior: expected 4"):
             index.add(["a"], beliefs(1, dim=4))
@@ -281,9 +281,9 @@ def test_bad_requests_are_refused(path):
             index.search(beliefs(1), by="cosine")
         with pytest.raises(InputError, match="approximate: expected None or False by distance"):
             index.search(beliefs(1), approximate=True)
-        with Index.open(path) as reader, pytest.raises(GalleryError, match="expected an index open for writing"):
+        with LocalIndex.open(path) as reader, pytest.raises(GalleryError, match="expected an index open for writing"):
             reader.set_prior(ONE)
-    with Index.create(path.with_name("points")) as index:
+    with LocalIndex.create(path.with_name("points")) as index:
         index.set_prior(ONE)
         index.add(["a"], Point(torch.zeros(1, 6)))
         with pytest.raises(InputError, match="expected beliefs with some variance, got two points"):

@@ -10,11 +10,11 @@ import torch
 
 from howsure import Draws, Gaussian, Point
 from howsure.errors import InputError
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.index.local import engine as embedded
 from howsure.index.local import ivf as lists
 from howsure.index.local import ivf_tuning as tune
-from howsure.index.ranking import likelihood
+from howsure.index.local import likelihood
 from howsure.prior import Prior, log_likelihood_ratio
 
 DIM, COUNT = 12, 3000
@@ -52,7 +52,7 @@ def shared(a, b):
 @PRIORS
 def test_lists_find_most_and_say_how_much(path, prior):
     query = gallery(150, seed=1)
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(prior)
         index.add(ids(COUNT), gallery())
         assert index.search(query, 10, by="likelihood", approximate=True).exact == (prior is ONE)  # no lists yet
@@ -68,7 +68,7 @@ def test_lists_find_most_and_say_how_much(path, prior):
         usual = index.search(query, 10, by="likelihood")
         assert usual.exact == (prior is ONE)
         assert (usual.recall is None) == usual.exact
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.recovered is None
         again = index.search(query, 10, by="likelihood", approximate=True)
         assert again.ids.tolist() == found.ids.tolist()
@@ -79,7 +79,7 @@ def test_lists_find_most_and_say_how_much(path, prior):
 @pytest.mark.parametrize("together", [True, False], ids=["batch", "singles"])
 def test_all_lists_are_the_whole_gallery(path, prior, together):
     query = gallery(20, seed=1)
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(prior)
         index.add(ids(COUNT), gallery())
         index.compact()
@@ -97,7 +97,7 @@ def test_all_lists_are_the_whole_gallery(path, prior, together):
 
 def test_a_query_of_draws_is_more_than_its_first(path):
     draws = [Gaussian(gallery(4, seed=seed).location, torch.full((4, 1), 0.2)) for seed in (1, 2)]
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), gallery())
         index.compact()
@@ -124,7 +124,7 @@ def add_some(index):
 @pytest.mark.parametrize("change", [change_nothing, remove_some, add_some])
 def test_one_query_finds_what_it_finds_among_others(path, prior, change):
     query = gallery(40, seed=1)
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(prior)
         index.add(ids(COUNT), gallery())
         index.compact()
@@ -142,7 +142,7 @@ def test_one_query_finds_what_it_finds_among_others(path, prior, change):
 def test_lists_refuse_a_query_that_is_no_belief(path, bad):
     fields = {"location": torch.zeros(1, DIM), "scale": torch.ones(1, 1)}
     fields |= {name: torch.full_like(fields[name], value) for name, value in bad.items()}
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), gallery())
         index.compact()
@@ -152,7 +152,7 @@ def test_lists_refuse_a_query_that_is_no_belief(path, bad):
 
 def test_large_galleries_use_lists_unless_told_otherwise(path, monkeypatch):
     monkeypatch.setattr(likelihood, "LARGE", COUNT)
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), gallery())
         index.compact()
@@ -166,7 +166,7 @@ def test_large_galleries_use_lists_unless_told_otherwise(path, monkeypatch):
 @PRIORS
 def test_lists_live_with_changes(path, prior):
     query = gallery(40, seed=1)
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(prior)
         index.add(ids(COUNT), gallery())
         index.compact()
@@ -218,25 +218,25 @@ def mistake(path):
 @pytest.mark.parametrize("damage", [flip, delete, forget, garble, mistake])
 def test_damaged_lists_are_rebuilt_and_reported(path, damage):
     query = gallery(9, seed=3)
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), gallery())
         index.compact()
         found = index.search(query, by="likelihood", approximate=True)
     reason = damage(path)
-    with Index.open(path) as reader:
+    with LocalIndex.open(path) as reader:
         assert re.search(f"the inverted lists are of no use: {reason}", reader.recovered)
         assert reader.search(query, by="likelihood", approximate=True).exact  # all rows were read
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         assert index.recovered == f"rebuilt the inverted lists: {reason}"
         assert index.search(query, by="likelihood", approximate=True).ids.tolist() == found.ids.tolist()
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.recovered is None
         assert not index.search(query, by="likelihood", approximate=True).exact
 
 
 def test_a_new_snapshot_and_a_new_prior_make_new_lists(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), gallery())
         for change in (
@@ -247,19 +247,19 @@ def test_a_new_snapshot_and_a_new_prior_make_new_lists(path):
         ):
             change()
         assert len(list(path.glob("*.faiss*"))) == 1
-    with Index.open(path) as index:
+    with LocalIndex.open(path) as index:
         assert index.recovered is None
         assert not index.search(gallery(1), by="likelihood", approximate=True).exact
 
 
 def test_a_gallery_of_points_has_no_lists_but_is_searched(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), Point(gallery().location))
         index.compact()
         assert not list(path.glob("*.faiss"))
         assert index.search(gallery(3, seed=1), by="likelihood").exact
-    with Index.open(path, write=True) as index:
+    with LocalIndex.open(path, write=True) as index:
         assert index.search(gallery(3, seed=1), by="likelihood", approximate=True).exact
 
 
@@ -267,7 +267,7 @@ def test_data_without_structure_get_an_honest_figure(path, monkeypatch):
     monkeypatch.setattr(tune, "PROBES", (1, 2))
     generator = torch.Generator().manual_seed(0)
     noise = Gaussian(torch.randn(COUNT, DIM, generator=generator), torch.full((COUNT, 1), 0.7))
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), noise)
         index.compact()

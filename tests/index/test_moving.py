@@ -9,7 +9,7 @@ import torch
 
 from howsure import Gaussian, Point
 from howsure.errors import GalleryError, InputError
-from howsure.index import Index, connect, export_gallery, import_gallery
+from howsure.index import LocalIndex, connect, export_gallery, import_gallery
 from howsure.index import archive as moving
 from howsure.prior import Prior
 
@@ -27,7 +27,7 @@ def contents(gallery):
 
 @pytest.fixture
 def file(tmp_path):
-    with Index.create(tmp_path / "gallery", about={"model": "m"}) as index:
+    with LocalIndex.create(tmp_path / "gallery", about={"model": "m"}) as index:
         index.add(NAMES, points(1, 2, 3, 4), labels=["x", None, "", "y"], metadata=[{"n": n} for n in range(4)])
         export_gallery(index, tmp_path / "gallery.npz")
     return tmp_path / "gallery.npz"
@@ -41,7 +41,7 @@ def beliefs(count, seed=0):
 def test_a_gallery_moves_and_returns_bit_for_bit(urls, tmp_path, monkeypatch):
     monkeypatch.setattr(moving, "ROWS", 16)
     prior = Prior(torch.zeros(6), torch.ones(6) / 3)
-    with Index.create(tmp_path / "first", about={"model": "m"}) as first:
+    with LocalIndex.create(tmp_path / "first", about={"model": "m"}) as first:
         ids = [f"item {n}" for n in range(50)]
         first.add(ids, beliefs(50), labels=[None, "x"] * 25, metadata=[{"n": n, "name": "ö"} for n in range(50)])
         first.add(ids[:3], beliefs(3, seed=7))
@@ -70,7 +70,7 @@ def test_numpy_reads_an_export(file):
 
 
 def test_an_import_that_was_interrupted_goes_on(file, tmp_path):
-    with Index.create(tmp_path / "new") as index:
+    with LocalIndex.create(tmp_path / "new") as index:
         index.add(NAMES[:2], points(1, 2), labels=["x", None], metadata=[{"n": 0}, {"n": 1}])
         assert import_gallery(file, index) == 2
         assert index.ids() == NAMES
@@ -80,7 +80,7 @@ def test_an_import_that_was_interrupted_goes_on(file, tmp_path):
 
 
 def test_an_empty_gallery_moves_too(tmp_path):
-    with Index.create(tmp_path / "empty", about={"x": 1}) as index, Index.create(tmp_path / "other") as other:
+    with LocalIndex.create(tmp_path / "empty", about={"x": 1}) as index, LocalIndex.create(tmp_path / "other") as other:
         assert export_gallery(index, tmp_path / "empty.npz") == 0
         assert import_gallery(tmp_path / "empty.npz", other) == 0
         assert len(other) == 0
@@ -91,7 +91,7 @@ def test_files_from_before_the_manifest_are_read(tmp_path):
     extra = {"mean": belief.mean.numpy(), "variance": belief.variance.numpy(), "uncertainty": np.zeros(2)}
     named = {"family": np.array("gaussian"), "ids": np.array(["a", "b"]), "labels": np.array(["x", ""])}
     np.savez(tmp_path / "old.npz", **belief.arrays(), **named, **extra)
-    with Index.create(tmp_path / "gallery") as index:
+    with LocalIndex.create(tmp_path / "gallery") as index:
         assert import_gallery(tmp_path / "old.npz", index) == 2
         assert index.labels(["a", "b"]) == ["x", None]
         assert torch.equal(index.get(["a", "b"]).scale, belief.scale)
@@ -152,13 +152,13 @@ def no_manifest(file):
 )
 def test_what_is_wrong_with_a_file_is_said(file, tmp_path, damage):
     message = damage(file)
-    with Index.create(tmp_path / "new") as index, pytest.raises(GalleryError, match=message):
+    with LocalIndex.create(tmp_path / "new") as index, pytest.raises(GalleryError, match=message):
         import_gallery(file, index)
 
 
 def test_an_export_is_whole_or_absent(file, tmp_path, monkeypatch):
     before = file.read_bytes()
-    with Index.open(tmp_path / "gallery", write=True) as index:
+    with LocalIndex.open(tmp_path / "gallery", write=True) as index:
         with pytest.raises(InputError, match=r"a name that ends in .npz"):
             export_gallery(index, tmp_path / "x.zip")
         items = index.items
@@ -176,5 +176,5 @@ def test_an_export_is_whole_or_absent(file, tmp_path, monkeypatch):
             export_gallery(index, tmp_path / "in the way" / "x.npz")
     assert file.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gallery", "gallery.npz", "in the way"]
-    with pytest.raises(GalleryError, match="expected a file, got none"), Index.create(tmp_path / "new") as index:
+    with pytest.raises(GalleryError, match="expected a file, got none"), LocalIndex.create(tmp_path / "new") as index:
         import_gallery(tmp_path / "none.npz", index)

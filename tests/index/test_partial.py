@@ -9,7 +9,7 @@ import torch
 
 from howsure import Gaussian, Point
 from howsure.errors import GalleryError, GalleryUnavailableError
-from howsure.index import ServerIndex
+from howsure.index import RemoteIndex
 from howsure.index.items import Item
 from howsure.index.remote import recall as remote_recall
 from howsure.index.remote.contract import Hit, Nearest, handle_of
@@ -112,7 +112,7 @@ def server():
 
 @pytest.fixture
 def index(server):
-    index = ServerIndex.create(server)
+    index = RemoteIndex.create(server)
     index.add([f"{n}" for n in range(300)], points(*range(300)), labels=["x"] * 300)
     return index
 
@@ -181,7 +181,7 @@ def likely(index, value, k=1):
 
 @pytest.fixture
 def weighed(server):
-    index = ServerIndex.create(server)
+    index = RemoteIndex.create(server)
     index.set_prior(Prior(torch.zeros(1), torch.full((1,), 1e4)))
     index.add([f"{n}" for n in range(300)], beliefs(*range(300)), labels=["x"] * 300)
     return index
@@ -238,7 +238,7 @@ def test_recall_is_estimated_again_as_the_gallery_grows(server, weighed, monkeyp
 
 
 def test_a_prior_that_is_replaced_meanwhile_is_no_trouble(server, weighed):
-    find, reader = server.nearest, ServerIndex.open(server)
+    find, reader = server.nearest, RemoteIndex.open(server)
 
     def meanwhile(keys, count, *, shrunk=None):
         server.nearest = find
@@ -255,7 +255,7 @@ def test_a_prior_that_is_replaced_meanwhile_is_no_trouble(server, weighed):
 
 def test_a_reader_that_meets_a_removal_looks_again(server, index):
     count = server.reachable
-    reader = ServerIndex.open(server)
+    reader = RemoteIndex.open(server)
 
     def meanwhile(*, shrunk=None):
         server.reachable = count
@@ -273,4 +273,4 @@ def test_a_damaged_record_and_a_later_format_are_refused(server, index):
         index.get(["3"])
     server.document = {**server.document, "schema": 99}
     with pytest.raises(GalleryError, match="expected version 2 of the format, or an older one, got version 99; update"):
-        ServerIndex.open(server)
+        RemoteIndex.open(server)

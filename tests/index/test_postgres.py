@@ -14,7 +14,7 @@ import torch
 
 from howsure import Gaussian, Point
 from howsure.errors import GalleryError, GalleryUnavailableError
-from howsure.index import Index, connect
+from howsure.index import LocalIndex, connect
 from howsure.prior import Prior
 
 postgres_engine = pytest.importorskip("howsure.index.remote.postgres", reason="needs the package psycopg")
@@ -32,7 +32,7 @@ def names(count, prefix=""):
 def test_an_index_is_built_for_large_galleries_and_is_not_called_exact(postgres, monkeypatch, tmp_path):
     monkeypatch.setattr(postgres_engine, "INDEXED", 1500)
     url, query = postgres(), beliefs(5, seed=1)
-    with Index.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
+    with LocalIndex.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
         for gallery in (twin, index):
             gallery.add(names(1000), beliefs(1000))
         index.compact()

@@ -6,7 +6,7 @@ import torch
 
 from howsure import Draws, Gaussian, Matcher, Point, cat, rms_distance
 from howsure.errors import GalleryError, InputError
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.index.local import index as index_module
 
 
@@ -34,7 +34,7 @@ def check_search(index, model, query, k):
 def test_search_is_brute_force_after_any_history(make, path, seed, monkeypatch):
     monkeypatch.setattr(index_module, "LEAST", 40)  # so that snapshots happen by themselves too
     rng = np.random.default_rng(seed)
-    model, index = {}, Index.create(path)
+    model, index = {}, LocalIndex.create(path)
     for step in range(40):
         kind = rng.choice(["add", "add", "remove", "compact", "reopen"])
         if kind == "add":
@@ -53,7 +53,7 @@ def test_search_is_brute_force_after_any_history(make, path, seed, monkeypatch):
             index.compact()
         elif kind == "reopen":
             index.close()
-            index = Index.open(path, write=True)
+            index = LocalIndex.open(path, write=True)
             assert index.recovered is None
         assert len(index) == len(model)
         assert index.ids() == list(model)
@@ -69,7 +69,7 @@ def test_search_is_brute_force_after_any_history(make, path, seed, monkeypatch):
 
 
 def test_larger_galleries_in_snapshot_and_tail(make, path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         old, new = make(3000, seed=1), make(800, seed=2)
         index.add([f"old {n}" for n in range(3000)], old)
         index.compact()
@@ -82,7 +82,7 @@ def test_larger_galleries_in_snapshot_and_tail(make, path):
 
 
 def test_nearest_comes_first_and_the_matcher_speaks(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["far", "near"], Point(torch.tensor([[5.0], [1.0]])))
         matcher = Matcher(scale=1.0, offset=2.0, base_rate=0.5)
         matches = index.search(Point(torch.tensor([[0.0]])), 2, matcher=matcher)
@@ -94,7 +94,7 @@ def test_nearest_comes_first_and_the_matcher_speaks(path):
 
 
 def test_ties_come_in_order_of_insertion_and_a_replaced_item_is_new(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(list("dcba"), Point(torch.zeros(4, 3)))
         index.add(["c"], Point(torch.zeros(1, 3)))
         assert index.search(Point(torch.ones(2, 3)), 4).ids.tolist() == [list("dbac")] * 2
@@ -106,7 +106,7 @@ def test_near_ties_below_float32_are_resolved_by_reading_more(path, queries):
     offsets = np.random.default_rng(0).permutation(500)
     location = torch.full((500, 4), 1000.0, dtype=torch.float64)
     location[:, 0] += torch.from_numpy(offsets) * 1e-9
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add([f"{offset}" for offset in offsets], Point(location))
         index.compact()
         query = Point(torch.full((queries, 4), 1000.0, dtype=torch.float64))
@@ -117,7 +117,7 @@ def test_near_ties_below_float32_are_resolved_by_reading_more(path, queries):
 
 def test_more_duplicates_than_candidates(path):
     crowd = torch.cat([torch.zeros(300, 4), torch.randn(700, 4, generator=torch.Generator().manual_seed(0)) + 50])
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add([f"{n}" for n in range(1000)], Point(crowd))
         matches = index.search(Point(torch.zeros(1, 4)), 3)
         assert matches.ids.tolist() == [["0", "1", "2"]]
@@ -125,7 +125,7 @@ def test_more_duplicates_than_candidates(path):
 
 
 def test_removed_items_near_the_query_never_surface(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add([f"{n}" for n in range(600)], Point(torch.arange(600.0)[:, None]))
         index.compact()
         index.remove([f"{n}" for n in range(500)])
@@ -133,7 +133,7 @@ def test_removed_items_near_the_query_never_surface(path):
 
 
 def test_uncertain_items_are_farther(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["unsure", "sure"], Gaussian(torch.zeros(2, 2), torch.tensor([[2.0], [1.0]])))
         assert index.search(Point(torch.zeros(1, 2)), 2).ids.tolist() == [["sure", "unsure"]]
 
@@ -144,7 +144,7 @@ def test_one_side_may_have_a_single_draw(path, tmp_path):
 
     points = Point(normal(50, 4))
     draws = Draws.stack([Point(normal(50 - s, 4)[:30]) for s in range(3)])
-    with Index.create(path) as single, Index.create(tmp_path / "draws") as many:
+    with LocalIndex.create(path) as single, LocalIndex.create(tmp_path / "draws") as many:
         single.add([f"{n}" for n in range(50)], points)
         many.add([f"{n}" for n in range(30)], draws)
         check_search(single, {f"{n}": points[n] for n in range(50)}, draws[:5], 3)
@@ -154,7 +154,7 @@ def test_one_side_may_have_a_single_draw(path, tmp_path):
 
 
 def test_small_requests(path, make):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         assert index.search(make(2), 3).ids.shape == (2, 0)
         assert index.search(make(2), 3, matcher=Matcher(1.0, 0.0, 0.5)).probabilities.shape == (2, 0)
         index.add([], make(0))
@@ -171,7 +171,7 @@ def test_small_requests(path, make):
 
 
 def test_bad_numbers_are_refused(path):
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         with pytest.raises(InputError, match="NaN or infinity"):
             index.add(["a"], Point(torch.tensor([[float("nan")]])))
         with pytest.raises(InputError, match="values up to 1e\\+15"):
@@ -186,7 +186,7 @@ def test_bad_numbers_are_refused(path):
 
 def test_all_items_are_of_one_kind(path):
     gaussian = Gaussian(torch.zeros(1, 4), torch.ones(1, 1))
-    with Index.create(path) as index:
+    with LocalIndex.create(path) as index:
         index.add(["a"], gaussian)
         others = [
             Point(torch.zeros(1, 4)),

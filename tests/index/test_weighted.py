@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from howsure import Gaussian
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.index.local.scan import largest_products
 from howsure.index.ranking.shrunk_keys import ShrunkQuery, shrunk_rows
 from howsure.index.ranking.weighted_keys import Typical
@@ -65,7 +65,7 @@ def test_a_variance_of_nothing_is_no_trouble():
 
 def test_a_gallery_uses_them_and_lives_with_changes(tmp_path):
     gallery, query = beliefs(COUNT, 1), beliefs(30, 2)
-    with Index.create(tmp_path / "gallery") as index:
+    with LocalIndex.create(tmp_path / "gallery") as index:
         index.set_prior(PRIOR)
         index.add([f"{n}" for n in range(COUNT)], gallery)
         index.compact()
@@ -80,6 +80,6 @@ def test_a_gallery_uses_them_and_lives_with_changes(tmp_path):
         assert not set(found.ids.ravel()) & set(gone)
         assert found.ids[0, 0] == "new"
         assert shared(found.ids, truth.ids) > 0.99
-    with Index.open(tmp_path / "gallery") as index:
+    with LocalIndex.open(tmp_path / "gallery") as index:
         assert index.recovered is None
         np.testing.assert_array_equal(index.search(query, 10, by="likelihood").ids, found.ids)

@@ -17,7 +17,7 @@ from howsure import data
 from howsure.data import InputSpec
 from howsure.decide import Reference
 from howsure.embedder import Embedder
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.match import Matcher
 from howsure.posteriors import laplace
 from howsure.web.app import create_app
@@ -85,7 +85,7 @@ def make_gallery(folder: Path, *, count: int = 60) -> Path:
         file = folder / "photos" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         digits.image(place).save(file)
-    with Index.create(folder / "gallery", about=about) as index:
+    with LocalIndex.create(folder / "gallery", about=about) as index:
         belief = embedder.encode(digits)
         notes = [{"path": str(folder / "photos" / name)} for name in names]
         index.add(names, belief, labels=digits.labels, metadata=notes)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.match import match_probability
 from howsure.web.feedback import FILE
 from howsure.web.routes.bulk import _steps
@@ -23,7 +23,7 @@ def everything(browser, **query):
 
 def test_items_come_least_certain_first_and_ranks_fall(browser, made):
     page = everything(browser)
-    with Index.open(made / "gallery") as index:
+    with LocalIndex.open(made / "gallery") as index:
         ids, belief = index.embedding()
     order = np.argsort(-belief.uncertainty.numpy(), kind="stable")
     assert [item["id"] for item in page["items"]] == [ids[row] for row in order]
@@ -94,7 +94,7 @@ def test_each_picture_of_many_is_on_disk_when_its_line_comes(own):
         async def first_line():
             steps = _steps(browser.service, uploads_, None)
             line = json.loads(await anext(steps))
-            with Index.open(own) as index:
+            with LocalIndex.open(own) as index:
                 return line["id"], index.ids()
 
         name, there = asyncio.run(first_line())
@@ -113,7 +113,7 @@ def test_one_item_and_its_thumbnail(browser, made):
 
 
 def test_a_picture_that_is_no_longer_there_is_a_404(own, made):
-    with Index.open(own, write=True) as index:
+    with LocalIndex.open(own, write=True) as index:
         index.add(["lost"], index.get([index.ids()[0]]), metadata=[{"path": "/nowhere/lost.png"}])
         index.add(["bare"], index.get([index.ids()[0]]))
     with Browser(own) as browser:
@@ -172,7 +172,7 @@ def test_an_added_picture_that_was_removed_for_good_is_off_the_disk(own):
 
 
 def test_a_change_while_another_process_writes_says_try_again(own, photo):
-    with Browser(own) as browser, Index.open(own, write=True):
+    with Browser(own) as browser, LocalIndex.open(own, write=True):
         reply = browser.post("/api/v1/items", files=uploads(photo))
         assert reply.status_code == 503
         assert "retry-after" in reply.headers
@@ -212,7 +212,7 @@ def test_feedback_that_makes_no_sense_is_refused(browser, change, status):
 def test_the_gallery_as_the_command_line_changes_it_is_what_is_served(own):
     with Browser(own) as browser:
         name = everything(browser)["items"][0]["id"]
-        with Index.open(own, write=True) as index:
+        with LocalIndex.open(own, write=True) as index:
             index.remove([name])
         assert everything(browser)["total"] == 59
         assert browser.get("/api/v1/gallery").json()["items"] == 59

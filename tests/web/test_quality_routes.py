@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from howsure.compare import rms_distance
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.web.app import STATIC
 from web.browser import Browser
 
@@ -64,9 +64,9 @@ def test_without_a_policy_everything_still_works(own, made, tmp_path, photo):
 
 
 def test_an_empty_gallery_is_served(made, tmp_path, photo):
-    with Index.open(made / "gallery") as full:
+    with LocalIndex.open(made / "gallery") as full:
         about = full.about
-    Index.create(tmp_path / "empty", about=about).close()
+    LocalIndex.create(tmp_path / "empty", about=about).close()
     with Browser(tmp_path / "empty") as browser:
         assert browser.search(photo).json()["results"][0]["answer"]["kind"] == "unknown"
         assert browser.get("/api/v1/items").json() == {"items": [], "total": 0, "offset": 0}
@@ -81,7 +81,7 @@ def test_an_empty_gallery_is_served(made, tmp_path, photo):
 
 def test_the_map_keeps_distances_as_well_as_a_plane_can(browser, made):
     told = browser.get("/api/v1/map").json()
-    with Index.open(made / "gallery") as index:
+    with LocalIndex.open(made / "gallery") as index:
         ids, belief = index.embedding()
     mean = belief.mean.double().numpy()
     assert told["ids"] == ids
@@ -95,13 +95,13 @@ def test_the_map_keeps_distances_as_well_as_a_plane_can(browser, made):
 
 
 def index_labels(made, ids):
-    with Index.open(made / "gallery") as index:
+    with LocalIndex.open(made / "gallery") as index:
         return index.labels(ids)
 
 
 def test_the_map_marks_items_whose_nearest_picture_carries_another_label(browser, made):
     told = browser.get("/api/v1/map").json()
-    with Index.open(made / "gallery") as index:
+    with LocalIndex.open(made / "gallery") as index:
         ids, belief = index.embedding()
         labels = np.array(index.labels(ids))
     distance = rms_distance(belief.to(dtype=torch.float64), belief.to(dtype=torch.float64)).numpy()

@@ -2,13 +2,13 @@
 
 from PIL import Image
 
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.index.identities import best_pictures
 from web.browser import Browser, as_png, uploads
 
 
 def test_a_picture_that_is_there_twice_is_found_and_gone_when_it_is_removed(own, photo):
-    with Index.open(own, write=True) as index:
+    with LocalIndex.open(own, write=True) as index:
         first = index.ids()[0]
         index.add(["copy"], index.get([first]), labels=["0"])
     with Browser(own) as browser:

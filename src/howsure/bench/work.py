@@ -16,7 +16,7 @@ from howsure.bench.plan import Cell, Table
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.errors import InputError
-from howsure.index.local.lock import WriterLock
+from howsure.index.local.directory import WriterLock
 from howsure.posteriors import dropout, ensemble, laplace
 from howsure.training import Epoch, Step, train
 from howsure.training.state import CHECKPOINT

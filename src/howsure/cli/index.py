@@ -14,7 +14,7 @@ from howsure.errors import GalleryError, InputError
 if TYPE_CHECKING:
     from howsure.data import ImageSet, Skipped
     from howsure.embedder import Embedder
-    from howsure.index import Gallery
+    from howsure.index import Index
 
 BLOCK = 1024  # pictures that become durable together
 
@@ -66,7 +66,7 @@ def index(
         print(f"{out}: {total} items ({changes or 'no change'})")
 
 
-def _ready(data: str, model: Path, out: str) -> tuple[Embedder, ImageSet, Gallery]:
+def _ready(data: str, model: Path, out: str) -> tuple[Embedder, ImageSet, Index]:
     from howsure import data as pictures
     from howsure.embedder import Embedder
     from howsure.index import connect
@@ -88,7 +88,7 @@ def _ready(data: str, model: Path, out: str) -> tuple[Embedder, ImageSet, Galler
     return embedder, images, gallery
 
 
-def _add(gallery: Gallery, embedder: Embedder, images: ImageSet, *, strict: bool) -> tuple[int, int, list[Skipped]]:
+def _add(gallery: Index, embedder: Embedder, images: ImageSet, *, strict: bool) -> tuple[int, int, list[Skipped]]:
     from howsure.data import none_readable
 
     stamps = [_stamp(images, row) for row in range(len(images))]

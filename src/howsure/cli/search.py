@@ -25,7 +25,7 @@ def search(
 ) -> None:
     """Search a gallery: the answer, how probable it is, and the matches it rests on."""
     from howsure import data as pictures
-    from howsure.decide import ask, count_identities
+    from howsure.decide import ask
     from howsure.index import connect
     from howsure.tasks.opening import model_of
 
@@ -36,7 +36,7 @@ def search(
         embedder, policy, matcher = model_of(index, gallery, model)
         embedder.to(device())
         same_size = policy is None or len(index) == policy.certificate.gallery
-        identities = None if same_size else count_identities(index)
+        identities = None if same_size else index.count_identities()
         for source in images:
             encoded = embedder.encode_set(pictures.load(source), strict=strict)
             report_skipped(encoded.skipped)

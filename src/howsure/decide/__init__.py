@@ -6,7 +6,7 @@ exact binomial tests on thresholds fixed without looking at the queries that tes
 """
 
 from howsure.decide.answer import REASONS, Answer
-from howsure.decide.ask import Finding, Match, ask, count_identities
+from howsure.decide.ask import Finding, Match, ask
 from howsure.decide.calibration import calibrate
 from howsure.decide.calibration_report import Honesty
 from howsure.decide.certify import Certified, certify, least_count, widest_threshold
@@ -42,7 +42,6 @@ __all__ = [
     "both_ways",
     "calibrate",
     "certify",
-    "count_identities",
     "data_hash",
     "decide",
     "lead",

@@ -11,10 +11,8 @@ from howsure.decide.evidence import DEPTH, weigh
 from howsure.decide.policy import Policy
 from howsure.decide.rules import decide
 from howsure.embeddings import Embedding
-from howsure.index import Gallery, Matches
+from howsure.index import Index
 from howsure.match import Matcher
-
-SAMPLE = 2_000
 
 
 @dataclass(frozen=True)
@@ -47,24 +45,8 @@ def _identities(ids: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.array(whose, int).reshape(ids.shape)
 
 
-def _labels(index: Gallery, matches: Matches) -> np.ndarray:
-    """(Q, k): as the search found them, or looked up."""
-    if matches.labels is not None:
-        return matches.labels
-    ids = list(dict.fromkeys(matches.ids.ravel().tolist()))
-    known = dict(zip(ids, index.labels(ids), strict=True))
-    return np.array([known[name] for name in matches.ids.ravel().tolist()], object).reshape(matches.ids.shape)
-
-
-def count_identities(index: Gallery) -> int:
-    """How many identities a gallery holds; past SAMPLE items by a sample of them, each counted as 1/references."""
-    some = index.sample(SAMPLE)
-    references = index.references(index.labels(some)) if some else [1]
-    return round(len(index) * float(np.mean(1 / np.array(references))))
-
-
 def ask(
-    index: Gallery,
+    index: Index,
     query: Embedding,
     *,
     policy: Policy | None,
@@ -85,16 +67,15 @@ def ask(
     if matches.ids.shape[1] == 0:
         nothing = Answer("unknown", "no_close_match", None)
         return [Finding(nothing, value, novel[row], (), True) for row, value in enumerate(uncertainty.tolist())]
-    labels = _labels(index, matches)
+    labels = matches.labels
     if policy:
-        doubt = index.get(list(matches.ids[:, 0])).uncertainty.double().numpy()
         near = matches.distances[:, :DEPTH], _identities(matches.ids[:, :DEPTH], labels[:, :DEPTH])
         answers = decide(
             policy,
-            weigh(policy.matcher, *near, uncertainty, novelty, match_uncertainty=doubt),
+            weigh(policy.matcher, *near, uncertainty, novelty, match_uncertainty=matches.uncertainty),
             identities=identities,
-            references=index.references(labels[:, 0].tolist()),
-            match_uncertainty=doubt,
+            references=matches.references.tolist(),
+            match_uncertainty=matches.uncertainty,
         )
     else:
         answers = [Answer("not_sure", "not_calibrated", None)] * len(query)

@@ -18,7 +18,7 @@ from howsure.demo.folder import UNKNOWN, harm_of, prepare, write_pictures
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat
 from howsure.errors import CalibrationError
-from howsure.index import Index
+from howsure.index import LocalIndex
 from howsure.plots.figures import require_matplotlib
 from howsure.recipe import Recipe, recipe_for
 from howsure.training import Epoch, Step, method_named, train
@@ -48,7 +48,7 @@ class Query:
 
 
 @dataclass(frozen=True, eq=False)
-class Gallery:
+class Enrolled:
     """The pictures to answer from, and the beliefs about them."""
 
     images: ImageSet
@@ -72,7 +72,7 @@ class Demo:
     queries: tuple[Query, ...]
     belief: Embedding  # of the queries, in their order
     plain: Nearest  # what a search over means says about them
-    gallery: Gallery
+    gallery: Enrolled
     seed: int
     seconds: dict[str, float]
 
@@ -119,7 +119,7 @@ def run(
             policy.save(out / "model")
 
     tests = {kind: data.load(out / "pictures" / kind) for kind in KINDS}
-    with timed("asking", sum(map(len, tests.values()))), Index.open(out / "gallery") as index:
+    with timed("asking", sum(map(len, tests.values()))), LocalIndex.open(out / "gallery") as index:
         belief = cat([embedder.encode(images) for images in tests.values()])
         findings = ask(index, belief, policy=policy)
 
@@ -153,17 +153,17 @@ def _trained(images: ImageSet, recipe: Recipe, *, out: Path, device: str, bar: C
     return train(images, recipe, out=out, device=device, tell=tell).embedder
 
 
-def _indexed(images: ImageSet, embedder: Embedder, *, out: Path, bar: Callable[[float], None]) -> Gallery:
+def _indexed(images: ImageSet, embedder: Embedder, *, out: Path, bar: Callable[[float], None]) -> Enrolled:
     belief = embedder.encode(images, progress=bar)
     about = {"model": str((out / "model").resolve()), "fingerprint": embedder.fingerprint}
-    with Index.create(out / "gallery", about=about) as index:
+    with LocalIndex.create(out / "gallery", about=about) as index:
         stamps = [{"path": str(Path(str(path)).resolve())} for path in images.paths]
         index.add(images.ids, belief, labels=images.labels, metadata=stamps)
-    return Gallery(images, belief)
+    return Enrolled(images, belief)
 
 
 def _calibrated(
-    belief: Embedding, labels: Sequence[str | None], gallery: Gallery, embedder: Embedder, *, seed: int
+    belief: Embedding, labels: Sequence[str | None], gallery: Enrolled, embedder: Embedder, *, seed: int
 ) -> tuple[Policy | None, str]:
     """The policy, or why there is none: then nothing is answered, which is what a user would get too."""
     try:

@@ -2,10 +2,10 @@
 
 from howsure.index.archive import export_gallery, import_gallery
 from howsure.index.connect import connect
-from howsure.index.index import Gallery
+from howsure.index.index import Index
 from howsure.index.items import Item
-from howsure.index.local.index import Index
+from howsure.index.local.index import LocalIndex
 from howsure.index.matches import Matches
-from howsure.index.remote.index import ServerIndex
+from howsure.index.remote.index import RemoteIndex
 
-__all__ = ["Gallery", "Index", "Item", "Matches", "ServerIndex", "connect", "export_gallery", "import_gallery"]
+__all__ = ["Index", "Item", "LocalIndex", "Matches", "RemoteIndex", "connect", "export_gallery", "import_gallery"]

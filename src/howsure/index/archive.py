@@ -27,7 +27,7 @@ import numpy as np
 from howsure.embeddings import Embedding, restore
 from howsure.errors import GalleryError, HowsureError, InputError
 from howsure.files import sync_folder
-from howsure.index.index import Gallery
+from howsure.index.index import Index
 from howsure.index.items import Item
 from howsure.index.layout import Layout
 from howsure.prior import Prior
@@ -53,7 +53,7 @@ class Manifest:
 # Writing.
 
 
-def export_gallery(gallery: Gallery, path: str | Path, *, progress: Progress = lambda done: None) -> int:
+def export_gallery(gallery: Index, path: str | Path, *, progress: Progress = lambda done: None) -> int:
     """Write all items to a file, which is whole or absent; how many."""
     path = Path(path)
     if path.suffix != ".npz":
@@ -81,7 +81,7 @@ def export_gallery(gallery: Gallery, path: str | Path, *, progress: Progress = l
     return len(ids)
 
 
-def _manifest(gallery: Gallery, layout: Layout | None, count: int) -> dict[str, Any]:
+def _manifest(gallery: Index, layout: Layout | None, count: int) -> dict[str, Any]:
     prior = gallery.prior
     return {
         "format": FORMAT,
@@ -135,7 +135,7 @@ def read_manifest(path: str | Path) -> Manifest:
         return _read_manifest(archive, Path(path))
 
 
-def import_gallery(path: str | Path, gallery: Gallery, *, progress: Progress = lambda done: None) -> int:
+def import_gallery(path: str | Path, gallery: Index, *, progress: Progress = lambda done: None) -> int:
     """Add all items of an export to a gallery; how many of them were not there already.
 
     Items that are there, and the same, are left alone. So an import that was interrupted goes on when called again.
@@ -159,7 +159,7 @@ def import_gallery(path: str | Path, gallery: Gallery, *, progress: Progress = l
     return added
 
 
-def _new(items: list[Item], belief: Embedding, gallery: Gallery) -> list[int]:
+def _new(items: list[Item], belief: Embedding, gallery: Index) -> list[int]:
     """Places of the items that the gallery lacks, or has otherwise."""
     present = gallery.present([item.id for item in items])
     places = [place for place, item in enumerate(items) if item.id in present]

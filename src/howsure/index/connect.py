@@ -22,11 +22,11 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from howsure.errors import GalleryError, InputError
-from howsure.index.index import Gallery
-from howsure.index.local.index import Index
+from howsure.index.index import Index
+from howsure.index.local.index import LocalIndex
 from howsure.index.local.store import FILE
 from howsure.index.remote.contract import Address, Server
-from howsure.index.remote.index import ServerIndex
+from howsure.index.remote.index import RemoteIndex
 
 # Also a PostgreSQL schema and a Milvus collection without quotes; short enough for both.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 def connect(
     url: str | Path, *, write: bool = False, create: bool = False, about: Mapping[str, Any] | None = None
-) -> Gallery:
+) -> Index:
     """An existing gallery, wherever it is; with `create`, a new one if there is none, open for writing either way.
 
     `about` is kept with a new gallery.
@@ -43,12 +43,12 @@ def connect(
     if scheme is None:
         path = Path(url)
         new = create and not (path / FILE).exists()
-        return Index.create(path, about=about) if new else Index.open(path, write=write or create)
+        return LocalIndex.create(path, about=about) if new else LocalIndex.open(path, write=write or create)
     server = _SERVERS[scheme](_address(str(url)))
     try:
         if create and server.notes() is None:
-            return ServerIndex.create(server, about=about)
-        return ServerIndex.open(server, write=write or create)
+            return RemoteIndex.create(server, about=about)
+        return RemoteIndex.open(server, write=write or create)
     except BaseException:
         server.close()
         raise

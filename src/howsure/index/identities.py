@@ -10,14 +10,14 @@ from torch import Tensor
 from howsure.compare import rms_distance
 from howsure.embeddings import Embedding, fused
 from howsure.errors import InputError
-from howsure.index.index import Gallery
+from howsure.index.index import Index
 
 
-def identities(gallery: Gallery) -> tuple[list[str], Embedding]:
+def identities(gallery: Index) -> tuple[list[str], Embedding]:
     """The labels of a gallery, in the order in which they came, and the fused belief about each.
 
     Items without a label are left out. The beliefs make a gallery of their own, in which a label is found once:
-    `labels, beliefs = identities(index)`, then `Index.create(path).add(labels, beliefs, labels=labels)`.
+    `labels, beliefs = identities(index)`, then `LocalIndex.create(path).add(labels, beliefs, labels=labels)`.
     """
     ids, embedding = gallery.embedding()
     labels = gallery.labels(ids)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from howsure.errors import InputError
+from howsure.errors import GalleryError, InputError
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,14 @@ def checked_json(value: Mapping[str, Any], what: str) -> dict[str, Any]:
         raise InputError(
             what, expected="a mapping to JSON", got=str(error), fix="use strings, finite numbers, lists and dicts"
         ) from error
+
+
+def require_present(ids: Sequence[str], found: Container[str]) -> None:
+    """An error that names the ids that were not found."""
+    if missing := [identity for identity in ids if identity not in found]:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        got = ", ".join(map(short, missing[:3])) + more
+        raise GalleryError("ids", expected="items of the gallery", got=got, fix="index.ids() lists them all")
 
 
 def short(text: str) -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 from howsure.decide import Policy
 from howsure.embedder import Embedder
 from howsure.errors import GalleryError, ModelError
-from howsure.index import Gallery
+from howsure.index import Index
 from howsure.match import Matcher
 
 __all__ = ["model_of"]
 
 
-def model_of(index: Gallery, gallery: str, model: Path | None) -> tuple[Embedder, Policy | None, Matcher | None]:
+def model_of(index: Index, gallery: str, model: Path | None) -> tuple[Embedder, Policy | None, Matcher | None]:
     """The model that made a gallery, with its policy and its matcher; `model` says where it is, if it has moved."""
     path = model or Path(index.about.get("model", ""))
     try:

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from howsure.decide import Drift, Finding, Policy, ask, count_identities
+from howsure.decide import Drift, Finding, Policy, ask
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, restore
 from howsure.errors import DataError, GalleryError, InputError
 from howsure.files import write_whole
-from howsure.index import Gallery, connect
+from howsure.index import Index, connect
 from howsure.match import Matcher
 from howsure.tasks.opening import model_of
 from howsure.web.comparisons import Comparisons
@@ -41,7 +41,7 @@ class State:
     url: str
     name: str
     settings: Settings
-    index: Gallery
+    index: Index
     embedder: Embedder
     policy: Policy | None
     matcher: Matcher | None
@@ -69,7 +69,7 @@ class State:
             return View(changes, [], [], None, np.empty(0), 0)
         ids, belief = self.index.embedding()
         uncertainty = belief.uncertainty.double().numpy()
-        return View(changes, ids, self.index.labels(ids), belief, uncertainty, count_identities(self.index))
+        return View(changes, ids, self.index.labels(ids), belief, uncertainty, self.index.count_identities())
 
     def encode(self, pictures: Sequence[Picture]) -> Embedding:
         """Beliefs about pictures."""
@@ -172,7 +172,7 @@ class State:
         self.removals.drop(token)
         return item.id
 
-    def _write(self, change: Callable[[Gallery], object]) -> None:
+    def _write(self, change: Callable[[Index], object]) -> None:
         # Opened for this change alone, so that `howsure index` can have its turn.
         with connect(self.url, write=True) as index:
             change(index)

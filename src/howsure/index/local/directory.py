@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from howsure.errors import GalleryError, GalleryLockedError
-from howsure.index.local.lock import WriterLock
 from howsure.index.local.store import FILE, Store, said_plainly
 
-__all__ = ["prepare", "take_lock"]
+__all__ = ["WriterLock", "prepare", "take_lock"]
 
 LOCK = "writer.lock"
+
+
+class WriterLock:
+    """The right to write to one gallery; `take` gives None while another writer holds it.
+
+    It is an empty SQLite database held in an exclusive transaction. SQLite takes the lock from the operating system, so
+    it ends with the process, however that dies; it works on every system, between two writers of one process too, and
+    a forked child does not inherit it.
+    """
+
+    def __init__(self, connection: sqlite3.Connection):
+        self._connection = connection
+
+    @classmethod
+    def take(cls, path: Path) -> WriterLock | None:
+        """Try once, without waiting."""
+        connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            connection.close()
+            if error.sqlite_errorname == "SQLITE_BUSY":
+                return None
+            raise
+        return cls(connection)
+
+    def release(self) -> None:
+        """Let the next writer in."""
+        self._connection.close()
 
 
 def prepare(directory: Path) -> None:
     """Make the directory of a new gallery, or refuse one that holds anything else."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        strangers = [entry.name for entry in directory.iterdir() if not entry.name.startswith((FILE, LOCK, "snapshot"))]
+        others = [entry.name for entry in directory.iterdir() if not entry.name.startswith((FILE, LOCK, "snapshot"))]
     except OSError as error:
         raise GalleryError(
             f"gallery {directory}", expected="a directory to write to", got=str(error), fix="choose another path"
         ) from error
-    if strangers:
+    if others:
         raise GalleryError(
             f"gallery {directory}",
             expected="a new or empty directory",
-            got=f"one with {strangers[0]}",
+            got=f"one with {others[0]}",
             fix="choose another path",
         )
 

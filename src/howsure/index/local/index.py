@@ -1,28 +1,27 @@
-"""The door to a gallery."""
+"""An index in a directory."""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
-import torch
 
 from howsure.embeddings import Embedding
-from howsure.errors import GalleryError, InputError
+from howsure.errors import GalleryError
 from howsure.files import sync_folder
-from howsure.index.items import Item, checked_ids, checked_items, checked_json
+from howsure.index.index import By, Index
+from howsure.index.items import Item, checked_json
 from howsure.index.layout import Layout
 from howsure.index.local.directory import prepare, take_lock
+from howsure.index.local.likelihood import rank_by_likelihood
 from howsure.index.local.replica import Replica
 from howsure.index.local.store import FILE, Store
-from howsure.index.matches import Matches
+from howsure.index.matches import Matches, pair_probabilities, require_dim
 from howsure.index.ranking.exact import rank
 from howsure.index.ranking.keys import item_keys
-from howsure.index.ranking.likelihood import rank_by_likelihood
 from howsure.match import Matcher
 from howsure.prior import Prior
 
@@ -30,29 +29,26 @@ from howsure.prior import Prior
 SHARE, LEAST, SHARE_AT_CLOSE = 0.5, 4096, 0.02
 
 
-class Index:
-    """Items with an id, an embedding, a label and metadata, in a directory.
+class LocalIndex(Index):
+    """An index in a directory.
 
     One writer at a time, any number of readers; a reader sees a change at its next call. A change returns once it is
-    on disk, and is there whole or not at all. One index may be shared by threads; their calls take turns.
+    on disk, and is there whole or not at all.
 
+    >>> import torch
     >>> from tempfile import mkdtemp
     >>> from howsure import Point
-    >>> with Index.create(mkdtemp() + "/gallery") as index:
+    >>> with LocalIndex.create(mkdtemp() + "/gallery") as index:
     ...     index.add(["cat", "dog"], Point(torch.tensor([[0.0, 0.0], [3.0, 4.0]])), labels=["animal", None])
     ...     matches = index.search(Point(torch.tensor([[3.0, 3.0]])), k=2)
     >>> matches.ids.tolist(), matches.distances.round(2).tolist(), matches.exact
     ([['dog', 'cat']], [[1.0, 4.24]], True)
     """
 
-    recovered: str | None = None
-    """What opening had to repair; None if nothing."""
-
     def __init__(self, directory: Path, *, write: bool):
         """Use `create` or `open`."""
-        self._directory = directory
+        super().__init__(str(directory), write=write)
         self._lock = take_lock(directory) if write else None
-        self._turn = threading.RLock()
         try:
             self._store = Store(directory, write=write)
         except BaseException:
@@ -63,7 +59,9 @@ class Index:
     # Opening and closing.
 
     @classmethod
-    def create(cls, path: str | Path, *, family: str | None = None, about: Mapping[str, Any] | None = None) -> Index:
+    def create(
+        cls, path: str | Path, *, family: str | None = None, about: Mapping[str, Any] | None = None
+    ) -> LocalIndex:
         """A new gallery, open for writing. `about` is JSON to keep with it; a `family` refuses all others."""
         directory = Path(path)
         notes = checked_json(about or {}, "about")
@@ -72,7 +70,7 @@ class Index:
         try:
             if index._store.exists():
                 raise GalleryError(
-                    f"gallery {path}", expected="none yet", got="a gallery", fix="use Index.open(path, write=True)"
+                    f"gallery {path}", expected="none yet", got="a gallery", fix="open it with write=True"
                 )
             index._store.create(family, notes)
             index._store.take_note(writer=os.getpid())
@@ -84,7 +82,7 @@ class Index:
         return index
 
     @classmethod
-    def open(cls, path: str | Path, *, write: bool = False) -> Index:
+    def open(cls, path: str | Path, *, write: bool = False) -> LocalIndex:
         """An existing gallery; with `write`, for this index alone until it is closed."""
         directory = Path(path)
         if not (directory / FILE).is_file():
@@ -137,42 +135,29 @@ class Index:
     def _unlock(self) -> None:
         if self._lock:
             self._lock.release()
-        self._lock = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._lock, self._write = None, False
 
     # Changing.
 
     @property
     def about(self) -> dict[str, Any]:
-        """The JSON notes kept with the gallery."""
         with self._turn:
             return dict(self._store.note("about"))
 
     @property
     def changes(self) -> int:
-        """A number that grows whenever items come or go."""
         with self._turn:
             return int(self._store.note("time"))
 
-    def describe(self, about: Mapping[str, Any]) -> None:
-        """Replace the notes."""
-        with self._turn:
-            self._require_write()
-            self._store.take_note(about=checked_json(about, "about"))
+    def _describe(self, about: dict[str, Any]) -> None:
+        self._store.take_note(about=about)
 
     @property
     def prior(self) -> Prior | None:
-        """The prior over identities that a search by likelihood uses."""
         with self._turn:
             return self._store.prior()
 
     def set_prior(self, prior: Prior) -> None:
-        """Search by likelihood under this prior from here on. Moments are kept as they are; keys are made anew."""
         with self._turn:
             self._require_write()
             layout = self._store.layout()
@@ -180,39 +165,15 @@ class Index:
                 prior.require(layout.dim)
             self._replica.set_prior(prior)
 
-    def add(
-        self,
-        ids: Sequence[str],
-        embedding: Embedding,
-        *,
-        labels: Sequence[str | None] | None = None,
-        metadata: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Add items, in place of those with the same ids: all of them, durably, or none.
+    def _add(self, items: list[Item], embedding: Embedding, layout: Layout) -> None:
+        self._require_layout(layout)
+        records, keys = layout.pack(embedding), item_keys(embedding)
+        self._replica.apply(self._store.add(items, records, layout), keys, records)
+        self._compact_if_due()
 
-        A replaced item counts as new: it comes last among items at the same distance.
-        """
-        items = checked_items(ids, len(embedding), labels=labels, metadata=metadata)
-        with self._turn:
-            self._require_write()
-            if not items:
-                return
-            embedding = embedding.detach().checked()
-            layout = Layout.of(embedding)
-            self._require_layout(layout)
-            records, keys = layout.pack(embedding), item_keys(embedding)
-            self._replica.apply(self._store.add(items, records, layout), keys, records)
-            self._compact_if_due()
-
-    def remove(self, ids: Sequence[str]) -> int:
-        """Remove items, all or none; how many. An unknown id is an error."""
-        gone = checked_ids(ids)
-        with self._turn:
-            self._require_write()
-            if gone:
-                self._replica.apply(self._store.remove(gone))
-                self._compact_if_due()
-            return len(gone)
+    def _remove(self, ids: list[str]) -> None:
+        self._replica.apply(self._store.remove(ids))
+        self._compact_if_due()
 
     def compact(self) -> None:
         """Write a snapshot now, so that the gallery opens and searches at its quickest."""
@@ -224,15 +185,6 @@ class Index:
         engine = self._replica.engine
         if engine and engine.stale >= LEAST and self._replica.stale > SHARE:
             self._replica.persist()
-
-    def _require_write(self) -> None:
-        if self._lock is None:
-            raise GalleryError(
-                f"gallery {self._directory}",
-                expected="an index open for writing",
-                got="one for reading, or closed",
-                fix="use Index.open(path, write=True)",
-            )
 
     def _require_layout(self, layout: Layout) -> None:
         family = self._store.note("family")
@@ -248,102 +200,73 @@ class Index:
 
     # Reading.
 
-    def search(
-        self,
-        query: Embedding,
-        k: int = 5,
-        *,
-        matcher: Matcher | None = None,
-        by: Literal["distance", "likelihood"] = "distance",
-        approximate: bool | None = None,
+    def _search(
+        self, query: Embedding, k: int, *, matcher: Matcher | None, by: By, approximate: bool | None
     ) -> Matches:
-        """The k best items of each query; with a matcher, P(same) of each.
-
-        By `distance`, the nearest by `rms_distance`, proved exact. By `likelihood`, the largest `log_likelihood_ratio`
-        under the gallery's prior; a matcher is then one that was fitted on its negative. That is proved exact where
-        every belief has one variance, and the prior too. Elsewhere it is found among the items with the nearest shrunk
-        means. From half a million items on, if they find enough, or with `approximate=True`, inverted lists name the
-        candidates; with `approximate=False` the answer is always exact. `Matches` says what it was, and what share it
-        is likely to find.
-        """
-        _require_ways(k, by, approximate)
-        with self._turn, self._replica.current():
+        with self._replica.current():
             engine, layout = self._replica.engine, self._replica.layout
             k = 0 if engine is None else min(k, len(engine))
-            if engine is None or layout is None or k == 0 or len(query) == 0:
-                none = np.empty((len(query), k))
-                nothing = none.astype(object)
-                return Matches(nothing, none, none.copy() if matcher else None, True, 0, labels=nothing.copy())
-            _require_dim(query.dim, layout.dim)
+            if engine is None or layout is None or not k or not len(query):
+                return Matches.none(len(query), k, matcher)
+            require_dim(query, layout)
             if by == "likelihood":
                 ranking = rank_by_likelihood(query, k, engine=engine, layout=layout, approximate=approximate)
             else:
-                query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
                 ranking = rank(query, k, engine=engine, layout=layout)
             numbers = ranking.numbers.ravel().tolist()
             names = self._store.names(numbers)
             named = np.array([names[number] for number in numbers], object)  # (Q·k, 2)
-        distances = ranking.distances
-        ids, labels = (column.reshape(distances.shape) for column in named.T)
-        evidence = distances if ranking.likelihoods is None else -ranking.likelihoods
+            ids, labels = (column.reshape(ranking.numbers.shape) for column in named.T)
+            best = layout.unpack(engine.records(ranking.numbers[:, 0]))
+            references = self.references(labels[:, 0].tolist())
         return Matches(
             ids,
-            distances,
-            matcher.probability(torch.from_numpy(evidence)).numpy() if matcher else None,
+            labels,
+            ranking.distances,
+            pair_probabilities(matcher, ranking.distances, ranking.likelihoods),
+            best.uncertainty.double().numpy(),
+            np.array(references),
             ranking.exact,
             ranking.candidates,
             likelihoods=ranking.likelihoods,
             recall=ranking.recall,
-            labels=labels,
         )
 
     def __len__(self) -> int:
         with self._turn:
             return len(self._store)
 
-    def __contains__(self, identity: object) -> bool:
-        with self._turn:
-            return isinstance(identity, str) and self._store.contains(identity)
-
     def ids(self) -> list[str]:
-        """All ids, in the order in which they were added."""
         with self._turn:
             return list(self._store.ids().values())
 
     def sample(self, count: int) -> list[str]:
-        """So many ids by lot, or all if there are fewer; the same ones each time."""
         ids = self.ids()
         return [ids[place] for place in np.random.default_rng(0).permutation(len(ids))[:count]]
 
     def present(self, ids: Sequence[str]) -> set[str]:
-        """Those of these ids that are items of the gallery."""
         with self._turn:
             return self._store.present(ids)
 
     def items(self, ids: Sequence[str]) -> list[Item]:
-        """Id, label and metadata of these items."""
         with self._turn:
             return self._store.items(ids)
 
     def labels(self, ids: Sequence[str]) -> list[str | None]:
-        """The labels of these items."""
         with self._turn:
             return self._store.labels(ids)
 
     def references(self, labels: Sequence[str | None]) -> list[int]:
-        """How many items carry each of these labels; an item without one stands alone."""
         with self._turn:
             counts = {label: 1 if label is None else self._store.references(label) for label in set(labels)}
         return [counts[label] for label in labels]
 
     def get(self, ids: Sequence[str]) -> Embedding:
-        """The embedding of these items, bit for bit as it was added."""
         with self._turn:
             layout = self._require_items()
             return layout.unpack(self._store.records(ids, layout.record))
 
     def embedding(self) -> tuple[list[str], Embedding]:
-        """All ids and their embedding, in the order in which they were added."""
         with self._turn, self._replica.current():
             layout, engine = self._require_items(), self._replica.engine
             numbers = engine.numbers() if engine else np.empty(0, np.int64)
@@ -353,28 +276,5 @@ class Index:
     def _require_items(self) -> Layout:
         layout = self._store.layout()
         if layout is None:
-            raise GalleryError(
-                f"gallery {self._directory}", expected="items", got="an empty gallery", fix="add some first"
-            )
+            raise self._no_items()
         return layout
-
-
-def _require_ways(k: int, by: str, approximate: bool | None) -> None:
-    if k < 1:
-        raise InputError("k", expected="1 or more", got=str(k))
-    if by not in ("distance", "likelihood"):
-        raise InputError("by", expected="distance or likelihood", got=repr(by))
-    if approximate and by == "distance":
-        raise InputError(
-            "approximate", expected="None or False by distance", got="True", fix='search by="likelihood"; it scales'
-        )
-
-
-def _require_dim(got: int, expected: int) -> None:
-    if got != expected:
-        raise InputError(
-            "dimension of the query",
-            expected=f"{expected}, as in the gallery",
-            got=str(got),
-            fix="embed both with one model",
-        )

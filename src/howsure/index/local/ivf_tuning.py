@@ -10,7 +10,7 @@ import numpy as np
 from howsure.index.layout import Layout
 from howsure.index.local.engine import EmbeddedEngine
 from howsure.index.local.ivf import BEST, FROM, Lists, build_lists
-from howsure.index.ranking.likelihood import TARGET, rank_by_likelihood
+from howsure.index.local.likelihood import TARGET, rank_by_likelihood
 
 PROBES = (1, 2, 4, 8, 16, 32, 64)  # lists read; where more are needed, the data have no structure that lists could use
 COUNTS = (50, 200, 800, 3200)  # rows that they find for a query

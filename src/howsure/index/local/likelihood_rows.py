@@ -12,7 +12,7 @@ from howsure.index.local.ivf import Lists
 from howsure.index.local.likelihood_scan import Contenders, most_likely, scores
 from howsure.index.local.scan import largest_products
 from howsure.index.ranking.keys import LARGEST as LONGEST
-from howsure.index.ranking.pairwise import Moments
+from howsure.index.ranking.pairwise import PairMoments
 from howsure.index.ranking.shrunk_keys import ShrunkQuery, shrunk_rows, shrunk_width
 from howsure.index.ranking.weighted_keys import Typical
 from howsure.prior import Prior
@@ -133,7 +133,7 @@ class ShrunkRows:
             score = scores(score, values[:, self._column + 2], half=half, variance=variance, dim=self._layout.dim)
         return rows[score.argpartition(-count)[-count:]]
 
-    def listed_for_one(self, query: Moments, k: int, count: int) -> np.ndarray | None:
+    def listed_for_one(self, query: PairMoments, k: int, count: int) -> np.ndarray | None:
         """(k + SLACK,) places as `listed` finds them for one query where all is as usual; None elsewhere.
 
         A service asks for one at a time. Then each call of a function takes longer than its arithmetic, so there are as

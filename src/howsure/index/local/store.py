@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from howsure.errors import GalleryError
-from howsure.index.items import Item, short
+from howsure.index.items import Item, require_present
 from howsure.index.layout import Layout
 from howsure.prior import Prior
 
@@ -221,15 +221,7 @@ class Store:
         """Some columns of each of these items; the same error."""
         rows = self._select(f"SELECT id, {columns} FROM items WHERE id IN", ids)
         found = {identity: values for identity, *values in rows}
-        missing = [identity for identity in ids if identity not in found]
-        if missing:
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            raise GalleryError(
-                "ids",
-                expected="items of the gallery",
-                got=", ".join(map(short, missing[:3])) + more,
-                fix="index.ids() lists them all",
-            )
+        require_present(ids, found)
         return found
 
     def _numbers(self, ids: Iterable[str]) -> dict[str, int]:

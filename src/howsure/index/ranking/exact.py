@@ -11,14 +11,14 @@ from howsure.embeddings import Embedding
 from howsure.index.layout import Layout
 from howsure.index.ranking.candidates import Finder
 from howsure.index.ranking.keys import query_keys, scan_ceiling
-from howsure.index.ranking.pairwise import Moments, distances
+from howsure.index.ranking.pairwise import PairMoments, distances
 
 SLACK = 16  # candidates beyond k: enough for the proof unless very many items are about equally near
 WIDEN = 4
 QUERIES = 256  # scanned together
 VALUES = 1 << 17  # compared together: few enough to stay in the cache
 
-Cost = Callable[[Moments, Moments], np.ndarray]  # of an item of one with that of the other: small = near
+Cost = Callable[[PairMoments, PairMoments], np.ndarray]  # of an item of one with that of the other: small = near
 Records = Callable[[np.ndarray], np.ndarray]
 
 
@@ -53,7 +53,7 @@ def rank(query: Embedding, k: int, *, engine: Finder, layout: Layout) -> Ranking
 
 def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ranking:
     keys, constant = query_keys(query, layout.draws)
-    moments = Moments.of(query.by_draw())
+    moments = PairMoments.of(query.by_draw())
     numbers, nearest = np.empty((len(query), k), np.int64), np.empty((len(query), k))
     waiting, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
     while len(waiting):
@@ -72,7 +72,7 @@ def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ran
     return Ranking(numbers, nearest, exact, most)
 
 
-def costs(query: Moments, found: np.ndarray, *each: Cost, records: Records, layout: Layout) -> list[np.ndarray]:
+def costs(query: PairMoments, found: np.ndarray, *each: Cost, records: Records, layout: Layout) -> list[np.ndarray]:
     """From each query to what was found for it, (Q, c), in float64; infinite where that is -1.
 
     `records` gives the packed moments of what was found.
@@ -86,23 +86,25 @@ def costs(query: Moments, found: np.ndarray, *each: Cost, records: Records, layo
     values = [np.full(found.size, np.inf) for _ in each]
     for start in range(0, len(pairs), step):
         part = pairs[start : start + step]
-        asked, gallery = query[owner[part]], Moments.read(records(flat[part]), layout)
+        asked, gallery = query[owner[part]], PairMoments.read(records(flat[part]), layout)
         for value, cost in zip(values, each, strict=True):
             value[part] = cost(asked, gallery)
     return [value.reshape(found.shape) for value in values]
 
 
-def _dense_costs(query: Moments, found: np.ndarray, *each: Cost, records: Records, layout: Layout) -> list[np.ndarray]:
+def _dense_costs(
+    query: PairMoments, found: np.ndarray, *each: Cost, records: Records, layout: Layout
+) -> list[np.ndarray]:
     """The same where nothing is -1: what is known of a query is worked out once."""
     count, width = found.shape
     if count == 1:  # the usual search, where every microsecond counts
-        gallery = Moments.read(records(found[0]), layout)
+        gallery = PairMoments.read(records(found[0]), layout)
         return [cost(query, gallery)[None] for cost in each]
     step = max(1, VALUES // max(1, width * layout.dim))
     parts = []
     for start in range(0, count, step):
         part = found[start : start + step]
         asked = query[start : start + step].shaped(len(part), 1)
-        gallery = Moments.read(records(part.ravel()), layout).shaped(*part.shape)
+        gallery = PairMoments.read(records(part.ravel()), layout).shaped(*part.shape)
         parts.append([cost(asked, gallery) for cost in each])
     return [np.concatenate(values) for values in zip(*parts, strict=True)]

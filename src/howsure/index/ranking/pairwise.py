@@ -29,14 +29,14 @@ _HELD: Mapping[str, Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.nd
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class PairMoments:
     """Means and variances of N items, draw by draw, in float64."""
 
     means: tuple[np.ndarray, ...]  # (N, D) each
     variances: tuple[np.ndarray, ...]  # (N, D) each, or (N, 1) where a family has one for all dimensions
 
     @classmethod
-    def of(cls, draws: Sequence[Embedding]) -> Moments:
+    def of(cls, draws: Sequence[Embedding]) -> PairMoments:
         """From the draws of an embedding."""
         if len(draws) == 1 and draws[0].family in _HELD:
             tensors = draws[0].tensors()
@@ -46,32 +46,32 @@ class Moments:
         return cls(tuple(draw.mean.numpy() for draw in draws), tuple(_once(draw.variance.numpy()) for draw in draws))
 
     @classmethod
-    def read(cls, records: np.ndarray, layout: Layout) -> Moments:
+    def read(cls, records: np.ndarray, layout: Layout) -> PairMoments:
         """From packed records."""
         if layout.family not in _HELD:
             return cls.of(layout.unpack(records, np.float64).by_draw())
         return cls._held(layout.family, {name: records[name].astype(np.float64) for name in layout.shapes})
 
     @classmethod
-    def _held(cls, family: str, fields: Mapping[str, np.ndarray]) -> Moments:
+    def _held(cls, family: str, fields: Mapping[str, np.ndarray]) -> PairMoments:
         mean, variance = _HELD[family](fields)
         return cls((mean,), (variance,))
 
     def __len__(self) -> int:
         return len(self.means[0])
 
-    def shaped(self, *shape: int) -> Moments:
+    def shaped(self, *shape: int) -> PairMoments:
         """The same items in rows of rows."""
         return self._each(lambda part: part.reshape(*shape, part.shape[-1]))
 
-    def __getitem__(self, rows: np.ndarray | slice) -> Moments:
+    def __getitem__(self, rows: np.ndarray | slice) -> PairMoments:
         return self._each(lambda part: part[rows])
 
-    def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> Moments:
-        return Moments(tuple(map(function, self.means)), tuple(map(function, self.variances)))
+    def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> PairMoments:
+        return PairMoments(tuple(map(function, self.means)), tuple(map(function, self.variances)))
 
 
-def distances(query: Moments, gallery: Moments) -> np.ndarray:
+def distances(query: PairMoments, gallery: PairMoments) -> np.ndarray:
     """`rms_distance` of row with row, or of the only query with each, (N,)."""
     values = [
         squared_lengths(m - mean) + _sum(v, m) + _sum(variance, mean)
@@ -80,7 +80,7 @@ def distances(query: Moments, gallery: Moments) -> np.ndarray:
     return np.sqrt(sum(values) / len(values) if len(values) > 1 else values[0])
 
 
-def log_likelihood_ratios(query: Moments, gallery: Moments, prior: Prior) -> np.ndarray:
+def log_likelihood_ratios(query: PairMoments, gallery: PairMoments, prior: Prior) -> np.ndarray:
     """`log_likelihood_ratio` of row with row, or of the only query with each, (N,)."""
     centre, between = prior.arrays
     values = []
@@ -116,7 +116,9 @@ def _sum(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return variance.sum(-1) if variance.shape == mean.shape else mean.shape[-1] * variance[..., 0]
 
 
-def _aligned(query: Moments, gallery: Moments) -> Iterable[tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]:
+def _aligned(
+    query: PairMoments, gallery: PairMoments
+) -> Iterable[tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]:
     """The draws of both sides, one by one; a side with a single draw meets every draw of the other."""
     left = list(zip(query.means, query.variances, strict=True))
     right = list(zip(gallery.means, gallery.variances, strict=True))

@@ -20,7 +20,7 @@ import torch
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.index.ranking.keys import LARGEST, matching_draws
-from howsure.index.ranking.pairwise import Moments, squared_lengths
+from howsure.index.ranking.pairwise import PairMoments, squared_lengths
 from howsure.prior import Prior
 
 
@@ -38,7 +38,7 @@ def shrunk_rows(embedding: Embedding, prior: Prior) -> np.ndarray:
     array([[2. , 4. , 1. , 0.5]], dtype=float32)
     """
     shrunk = prior.shrink(embedding.map(lambda tensor: tensor.detach().to("cpu", torch.float64)))
-    moments, draws = Moments.of(shrunk.by_draw()), len(shrunk.by_draw())
+    moments, draws = PairMoments.of(shrunk.by_draw()), len(shrunk.by_draw())
     rows = _rows([mean - prior.arrays[0] for mean in moments.means], draws)
     return _completed(rows, draws * prior.dim, _one_variance(moments))
 
@@ -59,13 +59,13 @@ class ShrunkQuery:
     dim: int
 
     @classmethod
-    def of(cls, query: Embedding, prior: Prior, draws: int, moments: Moments | None = None) -> ShrunkQuery:
+    def of(cls, query: Embedding, prior: Prior, draws: int, moments: PairMoments | None = None) -> ShrunkQuery:
         """From a query, and its moments where they are known, for a gallery of `draws` draws.
 
         A query is not shrunk.
         """
         single, centre = len(query.by_draw()) == 1, prior.arrays[0]
-        parts = moments if moments is not None and single else Moments.of(matching_draws(query, draws))
+        parts = moments if moments is not None and single else PairMoments.of(matching_draws(query, draws))
         keys = _rows([mean - centre for mean in parts.means] * (draws // len(parts.means)), draws)
         half = 0.5 * squared_lengths(keys)
         largest = (2 * float(half.max(initial=0))) ** 0.5  # or less
@@ -103,7 +103,7 @@ def _completed(rows: np.ndarray, end: int, variance: np.ndarray) -> np.ndarray:
     return rows.astype(np.float32)
 
 
-def _one_variance(moments: Moments) -> np.ndarray:
+def _one_variance(moments: PairMoments) -> np.ndarray:
     """(N,): the variance of an item that has one for all dimensions, -1 for any other, and for draws."""
     variance = moments.variances[0]
     if len(moments.variances) > 1:

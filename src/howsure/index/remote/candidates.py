@@ -58,6 +58,16 @@ class Remote:
         held = {row.item.id for row in self.server.fetch([handle_of(name) for name in names])}
         return [[hit for hit in hits if hit.id in held] for hits in listed]
 
+    def labels(self, ids: np.ndarray) -> np.ndarray:
+        """The labels of items that were found, in this shape; an error if one is gone since."""
+        rows = self.server.fetch([handle_of(name) for name in dict.fromkeys(ids.ravel().tolist())])
+        known = {row.item.id: row.item.label for row in rows}
+        if not all(name in known for name in ids.ravel().tolist()):
+            raise GalleryUnavailableError(
+                f"gallery {self.server.place}", expected="the items that were found", got="some gone", fix="try again"
+            )
+        return np.array([known[name] for name in ids.ravel().tolist()], object).reshape(ids.shape)
+
     def records(self, numbers: np.ndarray) -> np.ndarray:
         return unpacked([self.hits[number].moments for number in numbers.tolist()], self.layout)
 

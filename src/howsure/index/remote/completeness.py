@@ -11,7 +11,7 @@ from howsure.index.remote.contract import Server
 T = TypeVar("T")
 
 
-class Whole:
+class Completeness:
     """The notes of a gallery, and whether what they tell of can be reached."""
 
     def __init__(self, server: Server):

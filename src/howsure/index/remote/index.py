@@ -1,28 +1,26 @@
-"""A gallery on a server: the operations of `Index`, written once for every engine with the contract `Server`."""
+"""An index on a server, written once for every engine with the contract `Server`."""
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Self
-
-import torch
+from typing import Any
 
 from howsure.embeddings import Embedding
 from howsure.errors import GalleryError
-from howsure.index.items import Item, checked_ids, checked_items, checked_json, short
+from howsure.index.index import By, Index
+from howsure.index.items import Item, checked_json, require_present
 from howsure.index.layout import Layout
 from howsure.index.matches import Matches
 from howsure.index.ranking.keys import item_keys, key_width
 from howsure.index.remote.candidates import blocks, unpacked
-from howsure.index.remote.completeness import Whole
+from howsure.index.remote.completeness import Completeness
 from howsure.index.remote.contract import Row, Server, handle_of
 from howsure.index.remote.likelihood import shrunk_means, shrunk_means_width
 from howsure.index.remote.recall import SAMPLE, estimated_recall, is_due
-from howsure.index.remote.search import RemoteSearch, require_ways
+from howsure.index.remote.search import RemoteSearch
 from howsure.match import Matcher
 from howsure.prior import Prior
 
@@ -30,26 +28,24 @@ from howsure.prior import Prior
 SCHEMA = 2
 
 
-class ServerIndex:
-    """`Index` on a server; `howsure.index.connect` makes one.
+class RemoteIndex(Index):
+    """An index on a server; `howsure.index.connect` makes one.
 
-    Distances and probabilities are those of `Index`. `exact` is true where the engine can prove it. An answer is for
-    all items: where the server cannot reach some of them, the call raises `GalleryUnavailableError`.
+    Distances and probabilities are those of `LocalIndex`. `exact` is true where the engine can prove it. An answer is
+    for all items: where the server cannot reach some of them, the call raises `GalleryUnavailableError`.
     """
-
-    recovered: str | None = None
 
     def __init__(self, server: Server, *, write: bool):
         """Use `create` or `open`."""
-        self._server, self._write, self._whole = server, write, Whole(server)
-        self._turn = threading.RLock()
+        super().__init__(server.place, write=write)
+        self._server, self._completeness = server, Completeness(server)
 
     # Opening and closing.
 
     @classmethod
     def create(
         cls, server: Server, *, family: str | None = None, about: Mapping[str, Any] | None = None
-    ) -> ServerIndex:
+    ) -> RemoteIndex:
         """A new gallery, open for writing."""
         if server.notes() is not None:
             raise GalleryError(f"gallery {server.place}", expected="none yet", got="a gallery", fix="open it instead")
@@ -59,7 +55,7 @@ class ServerIndex:
         return cls(server, write=True)
 
     @classmethod
-    def open(cls, server: Server, *, write: bool = False) -> ServerIndex:
+    def open(cls, server: Server, *, write: bool = False) -> RemoteIndex:
         """An existing gallery."""
         notes = server.notes()
         if notes is None:
@@ -83,9 +79,6 @@ class ServerIndex:
                 self._write = False
                 self._server.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:
             self._write = False  # the way out of an error must not meet the next one
@@ -95,25 +88,21 @@ class ServerIndex:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The JSON notes kept with the gallery."""
         with self._turn:
-            return dict(self._whole.notes()["about"])
+            return dict(self._completeness.notes()["about"])
 
     @property
     def changes(self) -> int:
-        """A number that grows whenever items come or go."""
         with self._turn:
-            return int(self._whole.notes()["time"])
+            return int(self._completeness.notes()["time"])
 
     @property
     def prior(self) -> Prior | None:
-        """The prior over identities that is kept with the gallery."""
         with self._turn:
-            stored = self._whole.notes()["prior"]
+            stored = self._completeness.notes()["prior"]
             return Prior.from_json(stored) if stored else None
 
     def set_prior(self, prior: Prior) -> None:
-        """Search by likelihood under this prior from here on. Moments stay as they are; shrunk means are made anew."""
         with self._turn, self._changing() as (notes, now):
             before, layout = notes.get("shrunk"), notes["layout"]
             name = self._shrink(notes, Layout.from_json(layout), prior) if layout else None
@@ -130,7 +119,7 @@ class ServerIndex:
             embedding = layout.unpack(unpacked([row.moments for row in block], layout))
             self._server.put(block, shrunk_means(embedding, prior), shrunk=name)
             count += len(block)
-        self._whole.require_count(notes, count)
+        self._completeness.require_count(notes, count)
         return name
 
     def _make_shrunk(self, notes: dict[str, Any], layout: Layout) -> str:
@@ -138,63 +127,40 @@ class ServerIndex:
         self._server.make_shrunk(notes, name, width=width, moments=layout.record.itemsize)
         return name
 
-    def describe(self, about: Mapping[str, Any]) -> None:
-        """Replace the notes."""
-        with self._turn, self._changing() as (notes, now):
-            self._server.take_notes({**notes, "time": now, "about": checked_json(about, "about")})
+    def _describe(self, about: dict[str, Any]) -> None:
+        with self._changing() as (notes, now):
+            self._server.take_notes({**notes, "time": now, "about": about})
 
-    def add(
-        self,
-        ids: Sequence[str],
-        embedding: Embedding,
-        *,
-        labels: Sequence[str | None] | None = None,
-        metadata: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Add items, in place of those with the same ids. They are durable on return."""
-        items = checked_items(ids, len(embedding), labels=labels, metadata=metadata)
-        with self._turn:
-            self._require_write()
-            if not items:
-                return
-            embedding = embedding.detach().checked()
-            layout = Layout.of(embedding)
-            records, keys = layout.pack(embedding), item_keys(embedding)
-            with self._changing() as (notes, now):
-                notes = self._fit(notes, layout)
-                # The number is the time: a later item has a larger one, whoever writes it.
-                pairs = enumerate(zip(items, records, strict=True), start=now)
-                rows = [Row(number, item, record.tobytes()) for number, (item, record) in pairs]
-                old = len(self._server.fetch([row.handle for row in rows]))
-                if notes.get("shrunk"):  # first: then no item is ever without its shrunk mean
-                    means = shrunk_means(embedding, Prior.from_json(notes["prior"]))
-                    self._server.put(rows, means, shrunk=notes["shrunk"])
-                self._server.put(rows, keys)
-                # Counted last: a crash in between leaves more items than were acknowledged, never fewer.
-                self._server.take_notes({**notes, "time": now + len(rows), "count": notes["count"] + len(rows) - old})
+    def _add(self, items: list[Item], embedding: Embedding, layout: Layout) -> None:
+        records, keys = layout.pack(embedding), item_keys(embedding)
+        with self._changing() as (notes, now):
+            notes = self._fit(notes, layout)
+            # The number is the time: a later item has a larger one, whoever writes it.
+            pairs = enumerate(zip(items, records, strict=True), start=now)
+            rows = [Row(number, item, record.tobytes()) for number, (item, record) in pairs]
+            old = len(self._server.fetch([row.handle for row in rows]))
+            if notes.get("shrunk"):  # first: then no item is ever without its shrunk mean
+                means = shrunk_means(embedding, Prior.from_json(notes["prior"]))
+                self._server.put(rows, means, shrunk=notes["shrunk"])
+            self._server.put(rows, keys)
+            # Counted last: a crash in between leaves more items than were acknowledged, never fewer.
+            self._server.take_notes({**notes, "time": now + len(rows), "count": notes["count"] + len(rows) - old})
 
-    def remove(self, ids: Sequence[str]) -> int:
-        """Remove items; how many. An unknown id is an error."""
-        gone = checked_ids(ids)
-        with self._turn:
-            self._require_write()
-            if not gone:
-                return 0
-            with self._changing() as (notes, now):
-                self._rows(gone)
-                # Counted first, for the same reason.
-                self._server.take_notes({**notes, "time": now, "count": notes["count"] - len(gone)})
-                handles = [handle_of(name) for name in gone]
-                self._server.delete(handles)
-                if notes.get("shrunk"):
-                    self._server.delete(handles, shrunk=notes["shrunk"])
-            return len(gone)
+    def _remove(self, ids: list[str]) -> None:
+        with self._changing() as (notes, now):
+            self._rows(ids)
+            # Counted first, for the same reason.
+            self._server.take_notes({**notes, "time": now, "count": notes["count"] - len(ids)})
+            handles = [handle_of(name) for name in ids]
+            self._server.delete(handles)
+            if notes.get("shrunk"):
+                self._server.delete(handles, shrunk=notes["shrunk"])
 
     def compact(self) -> None:
         """Build the index of a server that searches faster with one; see how much a search by likelihood then finds."""
         with self._turn:
             self._require_write()
-            notes = self._whole.notes()
+            notes = self._completeness.notes()
             if not notes["layout"]:
                 return
             built = self._server.settle(notes["count"], shrunk=notes.get("shrunk"))
@@ -208,7 +174,7 @@ class ServerIndex:
         with self._server.reading():  # from here on, nobody takes an item of the sample away
             names = self.sample(SAMPLE)
             query = self.get(names).map(lambda tensor: tensor.double())
-            return self._whole.again(lambda notes: estimated_recall(self._server, notes, query, names))
+            return self._completeness.again(lambda notes: estimated_recall(self._server, notes, query, names))
 
     def _note_recall(self, shrunk: str | None, recall: dict[str, Any] | None) -> None:
         with self._changing() as (notes, _):
@@ -220,7 +186,7 @@ class ServerIndex:
         """The notes before a change of the whole gallery, and the time of the change."""
         self._require_write()
         with self._server.changing():
-            notes = self._whole.checked_notes()
+            notes = self._completeness.checked_notes()
             yield notes, max(notes["time"] + 1, time.time_ns())
 
     def _fit(self, notes: dict[str, Any], layout: Layout) -> dict[str, Any]:
@@ -245,125 +211,82 @@ class ServerIndex:
         self._server.take_notes(notes)
         return notes
 
-    def _require_write(self) -> None:
-        if not self._write:
-            raise GalleryError(
-                f"gallery {self._server.place}",
-                expected="an index open for writing",
-                got="one for reading, or closed",
-                fix="use connect(url, write=True)",
-            )
-
     # Reading.
 
-    def search(
-        self,
-        query: Embedding,
-        k: int = 5,
-        *,
-        matcher: Matcher | None = None,
-        by: Literal["distance", "likelihood"] = "distance",
-        approximate: bool | None = None,
+    def _search(
+        self, query: Embedding, k: int, *, matcher: Matcher | None, by: By, approximate: bool | None
     ) -> Matches:
-        """The k best items of each query; see `Index.search`.
-
-        By `distance`, the nearest by `rms_distance` among the engine's candidates. By `likelihood`, the most likely
-        under the gallery's prior among the items with the nearest shrunk means; in small galleries, and with
-        `approximate=False`, among all, which are read for it.
-        """
-        require_ways(k, by, approximate)
-        query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
         search = RemoteSearch(query, k, matcher, by, approximate)
-        with self._turn, self._server.reading():
-            return self._whole.again(lambda notes: search.run(self._server, notes))
+        with self._server.reading():
+            return self._completeness.again(lambda notes: search.run(self._server, notes))
 
     def __len__(self) -> int:
         with self._turn:
-            return int(self._whole.checked_notes()["count"])
-
-    def __contains__(self, identity: object) -> bool:
-        return isinstance(identity, str) and bool(self.present([identity]))
+            return int(self._completeness.checked_notes()["count"])
 
     def ids(self) -> list[str]:
-        """All ids, in the order in which they were added."""
         with self._turn:
             return [row.item.id for row in self._scan(moments=False)]
 
     def sample(self, count: int) -> list[str]:
-        """So many ids by lot, or all if there are fewer; the same ones each time."""
         with self._turn:
-            return self._server.sample(count) if self._whole.checked_notes()["layout"] else []
+            return self._server.sample(count) if self._completeness.checked_notes()["layout"] else []
 
     def present(self, ids: Sequence[str]) -> set[str]:
-        """Those of these ids that are items of the gallery."""
         with self._turn:
             found = {row.item.id for row in self._fetch(ids)}
             if len(found) < len(set(ids)):
-                self._whole.checked_notes()  # nothing is called absent while a part is out of reach
+                self._completeness.checked_notes()  # nothing is called absent while a part is out of reach
             return found
 
     def items(self, ids: Sequence[str]) -> list[Item]:
-        """Id, label and metadata of these items."""
         with self._turn:
             return [row.item for row in self._rows(ids)]
 
     def labels(self, ids: Sequence[str]) -> list[str | None]:
-        """The labels of these items."""
         return [item.label for item in self.items(ids)]
 
     def references(self, labels: Sequence[str | None]) -> list[int]:
-        """How many items carry each of these labels; an item without one stands alone."""
         with self._turn:
-            held = bool(self._whole.checked_notes()["layout"])
+            held = bool(self._completeness.checked_notes()["layout"])
             known = self._server.label_counts({label for label in labels if label is not None}) if held else {}
         return [1 if label is None else known.get(label, 0) for label in labels]
 
     def get(self, ids: Sequence[str]) -> Embedding:
-        """The embedding of these items, bit for bit as it was added."""
         with self._turn:
             layout = self._require_items()
             return layout.unpack(unpacked([row.moments for row in self._rows(ids, moments=True)], layout))
 
     def embedding(self) -> tuple[list[str], Embedding]:
-        """All ids and their embedding, in the order in which they were added."""
         with self._turn:
             layout = self._require_items()
             rows = self._scan(moments=True)
             return [row.item.id for row in rows], layout.unpack(unpacked([row.moments for row in rows], layout))
 
     def _require_items(self) -> Layout:
-        notes = self._whole.notes()
+        notes = self._completeness.notes()
         if not notes["layout"]:
-            raise GalleryError(
-                f"gallery {self._server.place}", expected="items", got="an empty gallery", fix="add some first"
-            )
+            raise self._no_items()
         return Layout.from_json(notes["layout"])
 
     def _scan(self, *, moments: bool) -> list[Row]:
         def whole(notes: dict[str, Any]) -> list[Row]:
             rows = list(self._server.scan(moments=moments)) if notes["layout"] else []
-            self._whole.require_count(notes, len(rows))
+            self._completeness.require_count(notes, len(rows))
             return sorted(rows, key=lambda row: row.number)
 
         with self._server.reading():
-            return self._whole.again(whole)
+            return self._completeness.again(whole)
 
     def _fetch(self, ids: Sequence[str], *, moments: bool = False) -> list[Row]:
-        if not ids or not self._whole.notes()["layout"]:
+        if not ids or not self._completeness.notes()["layout"]:
             return []
         return self._server.fetch([handle_of(name) for name in dict.fromkeys(ids)], moments=moments)
 
     def _rows(self, ids: Sequence[str], *, moments: bool = False) -> list[Row]:
         """The rows of these items; an error that names those that are not here."""
         found = {row.item.id: row for row in self._fetch(ids, moments=moments)}
-        missing = [name for name in ids if name not in found]
-        if missing:
-            self._whole.checked_notes()
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            raise GalleryError(
-                "ids",
-                expected="items of the gallery",
-                got=", ".join(map(short, missing[:3])) + more,
-                fix="index.ids() lists them all",
-            )
+        if len(found) < len(set(ids)):
+            self._completeness.checked_notes()
+        require_present(ids, found)
         return [found[name] for name in ids]

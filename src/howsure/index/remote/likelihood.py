@@ -15,7 +15,7 @@ import numpy as np
 
 from howsure.embeddings import Embedding
 from howsure.index.ranking.exact import QUERIES, Ranking
-from howsure.index.ranking.pairwise import Moments, distances, log_likelihood_ratios
+from howsure.index.ranking.pairwise import PairMoments, distances, log_likelihood_ratios
 from howsure.index.ranking.shrunk_keys import ShrunkQuery, shrunk_rows
 from howsure.index.remote.candidates import Remote, blocks, unpacked
 from howsure.index.remote.contract import Hit, Row
@@ -44,7 +44,7 @@ def rank_by_likelihood(
     query: Embedding, k: int, *, engine: Remote, prior: Prior, rows: Iterable[Row] | None
 ) -> Ranking:
     """The k most likely, by likelihood, then by age: of all these rows, or else of the engine's candidates."""
-    moments, layout = Moments.of(query.by_draw()), engine.layout
+    moments, layout = PairMoments.of(query.by_draw()), engine.layout
     asked = ShrunkQuery.of(query, prior, layout.draws, moments)
     best = [Best(moments[np.array([row])], prior, k) for row in range(len(query))]
     if rows is not None:
@@ -58,12 +58,12 @@ def rank_by_likelihood(
 class Best:
     """The k most likely for one query, of all that it has met."""
 
-    def __init__(self, query: Moments, prior: Prior, k: int):
+    def __init__(self, query: PairMoments, prior: Prior, k: int):
         self._query, self._prior, self._k = query, prior, k
         self.found = np.empty(0, np.int64), np.empty(0), np.empty(0)
         """Numbers, distances and log-likelihood ratios, best first."""
 
-    def meet(self, numbers: np.ndarray, items: Moments) -> None:
+    def meet(self, numbers: np.ndarray, items: PairMoments) -> None:
         """Compare with these, in float64."""
         new = numbers, distances(self._query, items), log_likelihood_ratios(self._query, items, self._prior)
         numbers, apart, likely = (np.concatenate(pair) for pair in zip(self.found, new, strict=True))
@@ -78,7 +78,7 @@ def _meet_candidates(best: Sequence[Best], keys: np.ndarray, engine: Remote) -> 
         found = engine.candidates(keys[start : start + QUERIES], 2 * engine.k)
         for one, numbers in zip(best[start : start + QUERIES], found.numbers, strict=True):
             numbers = numbers[numbers >= 0]
-            one.meet(numbers, Moments.read(engine.records(numbers), engine.layout))
+            one.meet(numbers, PairMoments.read(engine.records(numbers), engine.layout))
         most, exact = max(most, found.numbers.shape[1]), exact and bool((found.reach == np.inf).all())
     return exact, most
 
@@ -87,7 +87,7 @@ def _meet_all(best: Sequence[Best], rows: Iterable[Row], engine: Remote) -> int:
     """How many there are. They are read a few thousand at a time, and only the best are kept."""
     count, hits = 0, engine.hits
     for block in blocks(rows):
-        items = Moments.read(unpacked([row.moments for row in block], engine.layout), engine.layout)
+        items = PairMoments.read(unpacked([row.moments for row in block], engine.layout), engine.layout)
         numbers = np.array([row.number for row in block])
         for one in best:
             one.meet(numbers, items)

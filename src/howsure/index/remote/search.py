@@ -6,31 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import GalleryError, InputError
 from howsure.index.layout import Layout
-from howsure.index.matches import Matches
+from howsure.index.matches import Matches, pair_probabilities, require_dim
 from howsure.index.ranking.exact import Ranking, rank
 from howsure.index.remote.candidates import CANDIDATES, Remote
-from howsure.index.remote.completeness import Whole
+from howsure.index.remote.completeness import Completeness
 from howsure.index.remote.contract import Server
 from howsure.index.remote.likelihood import SMALL, rank_by_likelihood
 from howsure.match import Matcher
 from howsure.prior import Prior
-
-
-def require_ways(k: int, by: str, approximate: bool | None) -> None:
-    """Refuse what no search on a server does."""
-    if k < 1:
-        raise InputError("k", expected="1 or more", got=str(k))
-    if by not in ("distance", "likelihood"):
-        raise InputError("by", expected="distance or likelihood", got=repr(by))
-    if by == "distance" and approximate is not None:
-        raise InputError(
-            "approximate", expected="None by distance", got=str(approximate), fix="the server decides; `exact` tells"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,26 +33,32 @@ class RemoteSearch:
 
     def run(self, server: Server, notes: dict[str, Any]) -> Matches:
         """The matches in a gallery of these notes."""
+        if self.by == "distance" and self.approximate is not None:
+            raise InputError(
+                "approximate",
+                expected="None by distance",
+                got=str(self.approximate),
+                fix="the server decides; `exact` tells",
+            )
         k = min(self.k, notes["count"])
         if not k or not len(self.query):
-            none = np.empty((len(self.query), k))
-            return Matches(none.astype(object), none, none.copy() if self.matcher else None, True, 0)
+            return Matches.none(len(self.query), k, self.matcher)
         layout = Layout.from_json(notes["layout"])
-        if self.query.dim != layout.dim:
-            raise InputError(
-                "dimension of the query",
-                expected=f"{layout.dim}, as in the gallery",
-                got=str(self.query.dim),
-                fix="embed both with one model",
-            )
+        require_dim(self.query, layout)
         way = self._most_likely if self.by == "likelihood" else self._nearest
         ranking, engine = way(Remote(server, layout, k=k, known=notes["count"]), notes)
-        names = [engine.hits[number].id for number in ranking.numbers.ravel().tolist()]
-        evidence = ranking.distances if ranking.likelihoods is None else -ranking.likelihoods
+        shape, numbers = ranking.numbers.shape, ranking.numbers.ravel().tolist()
+        ids = np.array([engine.hits[number].id for number in numbers], object).reshape(shape)
+        labels = engine.labels(ids)
+        first = labels[:, 0].tolist()
+        counts = server.label_counts({label for label in first if label is not None})
         return Matches(
-            np.array(names, object).reshape(ranking.numbers.shape),
+            ids,
+            labels,
             ranking.distances,
-            self.matcher.probability(torch.from_numpy(evidence)).numpy() if self.matcher else None,
+            pair_probabilities(self.matcher, ranking.distances, ranking.likelihoods),
+            layout.unpack(engine.records(ranking.numbers[:, 0])).uncertainty.double().numpy(),
+            np.array([1 if label is None else counts.get(label, 0) for label in first]),
             ranking.exact,
             ranking.candidates,
             likelihoods=ranking.likelihoods,
@@ -74,11 +67,11 @@ class RemoteSearch:
 
     def _nearest(self, engine: Remote, notes: dict[str, Any]) -> tuple[Ranking, Remote]:
         ranking = rank(self.query, engine.k, engine=engine, layout=engine.layout)
-        Whole(engine.server).require(notes)
+        Completeness(engine.server).require(notes)
         return ranking, engine
 
     def _most_likely(self, engine: Remote, notes: dict[str, Any]) -> tuple[Ranking, Remote]:
-        prior, whole = _prior(notes), Whole(engine.server)
+        prior, whole = _prior(notes), Completeness(engine.server)
         small = notes["count"] <= SMALL and not self.approximate
         if small or self.approximate is False:
             rows = engine.server.scan(moments=True)

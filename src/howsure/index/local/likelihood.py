@@ -17,7 +17,7 @@ from howsure.index.local.engine import EmbeddedEngine
 from howsure.index.local.ivf import BEST
 from howsure.index.local.likelihood_rows import ShrunkRows
 from howsure.index.ranking.exact import QUERIES, Ranking, costs
-from howsure.index.ranking.pairwise import Moments, distances, log_likelihood_ratios
+from howsure.index.ranking.pairwise import PairMoments, distances, log_likelihood_ratios
 from howsure.index.ranking.shrunk_keys import ShrunkQuery
 
 CANDIDATES = 200  # re-ranked, where they are not proved
@@ -31,7 +31,7 @@ def rank_by_likelihood(
 ) -> Ranking:
     """The k most likely of at least k items, by likelihood, then by age."""
     shrunk = _require_prior(engine)
-    moments = Moments.of(query.by_draw())
+    moments = PairMoments.of(query.by_draw())
     listed = _use_lists(shrunk, len(engine), approximate)
     if listed and len(moments) == 1:
         places = shrunk.listed_for_one(moments, k, _count("listed", k, shrunk))
@@ -43,7 +43,7 @@ def rank_by_likelihood(
     step = 1 if way == "all" else max(1, QUERIES * CANDIDATES // max(count, CANDIDATES))
     parts, most = [], 0
 
-    def unlikeliness(a: Moments, b: Moments) -> np.ndarray:
+    def unlikeliness(a: PairMoments, b: PairMoments) -> np.ndarray:
         return -log_likelihood_ratios(a, b, shrunk.prior)
 
     for start in range(0, len(asked), step):
@@ -60,9 +60,9 @@ def rank_by_likelihood(
     return Ranking(numbers, apart, exact, candidates=most, likelihoods=likely, recall=_recall(way, shrunk))
 
 
-def _rank_one(query: Moments, places: np.ndarray, k: int, *, engine: EmbeddedEngine, layout: Layout) -> Ranking:
+def _rank_one(query: PairMoments, places: np.ndarray, k: int, *, engine: EmbeddedEngine, layout: Layout) -> Ranking:
     """The k most likely of what lists found for a single query."""
-    shrunk, gallery = _require_prior(engine), Moments.read(engine.records_at(places), layout)
+    shrunk, gallery = _require_prior(engine), PairMoments.read(engine.records_at(places), layout)
     likely, apart = log_likelihood_ratios(query, gallery, shrunk.prior), distances(query, gallery)
     best = np.lexsort((places, -likely))[:k]
     numbers = engine.numbers_at(places[best])

@@ -35,9 +35,9 @@ from howsure.data import BalancedBatches, ImageSet, InputSpec
 from howsure.decide import lead
 from howsure.embedder import Embedder
 from howsure.embeddings import Point, point_estimates
-from howsure.evaluation.evaluate import Neighbours, neighbours
 from howsure.heads import GaussianHead, PointHead
 from howsure.losses import MutualLikelihood, build_loss
+from howsure.neighbours import Neighbours, neighbours
 from howsure.posteriors import laplace
 
 FOLDER = Path(__file__).parents[1] / "results" / "birds"

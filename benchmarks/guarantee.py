@@ -38,11 +38,11 @@ from howsure.decide import FIT_SHARE, Evidence, Policy, calibrate, decide, lead,
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, point_estimates
 from howsure.errors import CalibrationError
-from howsure.evaluation.evaluate import Neighbours, neighbours
+from howsure.neighbours import Neighbours, neighbours
 from howsure.posteriors import laplace
 from howsure.posteriors.laplace.learned_variance import with_learned_variance
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "results" / "guarantee.json"
@@ -108,7 +108,7 @@ def world(
 
 def digits() -> World:
     enrolled, asked = load("digits:train@!8,9"), load("digits:test")
-    embedder = train(enrolled, recipe_for("digits")).embedder
+    embedder = run_training(enrolled, recipe_for("digits")).embedder
     beliefs = embedder.encode(asked), embedder.encode(enrolled)
     return world(beliefs[0], asked.labels, beliefs[1], enrolled.labels, asked=450)
 

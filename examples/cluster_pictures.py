@@ -10,12 +10,12 @@ belongs together.
 from howsure import data, recipe_for
 from howsure.metrics import b_cubed, pairwise_f
 from howsure.tasks.clustering import cluster_tree
-from howsure.training import train
+from howsure.training import run_training
 
 
 def main() -> float:
     """Tell how well clusters agree with labels that they have not seen."""
-    embedder = train(data.load("digits:train"), recipe_for("digits").but(method="gaussian", epochs=6)).embedder
+    embedder = run_training(data.load("digits:train"), recipe_for("digits").but(method="gaussian", epochs=6)).embedder
     known, unknown = data.split(data.load("digits:test"), [0.5, 0.5], seed=0)
     labelled, new = embedder.encode(known), embedder.encode(unknown)
     for weighted in (False, True):

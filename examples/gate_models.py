@@ -10,10 +10,10 @@ import numpy as np
 
 from howsure import data, recipe_for
 from howsure.embeddings import Embedding, point_estimates
-from howsure.evaluation.evaluate import neighbours
+from howsure.neighbours import neighbours
 from howsure.recipe import Recipe
 from howsure.tasks.gating import gate_curve, gate_for
-from howsure.training import train
+from howsure.training import run_training
 
 CHEAP = recipe_for("digits").but(backbone="mlp", method="gaussian", height=4, width=4, epochs=12)
 EXPENSIVE = recipe_for("digits").but(epochs=6)
@@ -21,7 +21,7 @@ EXPENSIVE = recipe_for("digits").but(epochs=6)
 
 def seen(recipe: Recipe, test: data.ImageSet) -> tuple[Embedding, np.ndarray]:
     """Beliefs of a model, and whether the nearest other picture is of the same class."""
-    belief = train(data.load("digits:train"), recipe).embedder.encode(test)
+    belief = run_training(data.load("digits:train"), recipe).embedder.encode(test)
     labels, bare = np.array(test.labels), point_estimates(belief)
     nearest = neighbours(bare, bare, leave_one_out=True, depth=1).positions[:, 0]
     return belief, labels[nearest] == labels

@@ -11,7 +11,7 @@ import numpy as np
 from howsure import data, recipe_for, rms_distance
 from howsure.embeddings import Embedding, point_estimates
 from howsure.tasks.labelling import label_next
-from howsure.training import train
+from howsure.training import run_training
 
 COUNT = 20
 
@@ -25,7 +25,7 @@ def accuracy(belief: Embedding, labels: np.ndarray, chosen: list[int]) -> float:
 
 def main() -> float:
     """Compare the list with labels at random."""
-    embedder = train(data.load("digits:train"), recipe_for("digits").but(method="gaussian", epochs=6)).embedder
+    embedder = run_training(data.load("digits:train"), recipe_for("digits").but(method="gaussian", epochs=6)).embedder
     new = data.load("digits:test")
     belief, labels = embedder.encode(new), np.array(new.labels)
 

@@ -13,7 +13,7 @@ from howsure import Matcher, data, recipe_for
 from howsure.data.corrupted import corrupted_set, corruption_named
 from howsure.metrics import b_cubed
 from howsure.tasks.tracking import NOBODY, Tracker, identity_switches
-from howsure.training import train
+from howsure.training import run_training
 
 CAST, FRAMES, NOISY = 5, 30, 0.2
 
@@ -21,7 +21,7 @@ CAST, FRAMES, NOISY = 5, 30, 0.2
 def main() -> float:
     """Two trackers watch the same film; one listens to confidence."""
     training, test = data.load("digits:train"), data.load("digits:test")
-    embedder = train(training, recipe_for("digits").but(method="gaussian", epochs=6)).embedder
+    embedder = run_training(training, recipe_for("digits").but(method="gaussian", epochs=6)).embedder
     clean, noisy = embedder.encode(test), embedder.encode(corrupted_set(test, corruption_named("noise:5")))
     labels, matcher = np.array(test.labels), Matcher(**embedder.card["matcher"])
 

@@ -11,7 +11,7 @@ import pytest
 import howsure.training
 from howsure.data import ImageSet
 from howsure.recipe import Recipe
-from howsure.training import Trained, train
+from howsure.training import Trained, run_training
 
 ELSEWHERE = {"foreign_network"}  # needs an extra and real pictures: test_foreign_network.py
 EXAMPLES = sorted(path for path in (Path(__file__).parents[1] / "examples").glob("*.py") if path.stem not in ELSEWHERE)
@@ -25,7 +25,7 @@ def trained_once() -> Iterator[None]:
     def once(images: ImageSet, recipe: Recipe, **options: object) -> Trained:
         key = (images.name, images.ids, recipe.model_dump_json(), *options.items())
         if key not in done:
-            done[key] = train(images, recipe, **options)  # type: ignore[arg-type]
+            done[key] = run_training(images, recipe, **options)  # type: ignore[arg-type]
         return done[key]
 
     with pytest.MonkeyPatch.context() as patch:

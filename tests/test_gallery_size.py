@@ -6,7 +6,7 @@ import torch
 
 from howsure.decide import Policy, calibrate, decide, weigh
 from howsure.embeddings import Gaussian
-from howsure.evaluation.evaluate import neighbours
+from howsure.neighbours import neighbours
 
 DIM, NOISE, FEW, MANY = 4, 0.3, 25, 400
 CENTRES = np.random.default_rng(0).normal(size=(2 * MANY, DIM))

@@ -25,9 +25,10 @@ from howsure.embeddings import Embedding, cat
 from howsure.errors import InputError, ModelError
 from howsure.files import write_whole
 from howsure.heads import HEADS, build_head
+from howsure.heads.wrapped import wrapped
 from howsure.posteriors import build_posterior, posterior_of, single_head
 
-__all__ = ["Embedder", "Encoded"]
+__all__ = ["Embedder", "Encoded", "load"]
 
 FORMAT = 1
 FOREIGN = "foreign"
@@ -82,6 +83,23 @@ class Embedder(nn.Module):
         self.card.pop("posterior", None)  # of another head
         if posterior:
             self.card["posterior"] = {"kind": posterior.kind} | posterior.describe()
+
+    @classmethod
+    def wrap(cls, module: nn.Module, spec: InputSpec, last_layer: str | None = None) -> Embedder:
+        """A network of your own, which maps (N, C, H, W) to features or embeddings (N, D), as an embedder.
+
+        What it returns is the embedding: nothing is trained and nothing moves. Its last linear layer, found by itself
+        or named by `last_layer`, becomes the layer that a posterior can be fitted to; a network whose output is not
+        that layer's is followed by one that leaves it as it is. The module itself is not changed, and must be given
+        again to `load`, as `backbone=` and `head=` of another `wrap`.
+
+        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+        >>> embedder = Embedder.wrap(net, InputSpec(8, 8, 1, (0.0,), (1.0,)))
+        >>> embedder.encode(np.zeros((2, 8, 8), np.uint8)).mean.shape
+        torch.Size([2, 3])
+        """
+        backbone, head = wrapped(module, (spec.channels, spec.height, spec.width), last_layer)
+        return cls(backbone, head, spec, dim=head.dim).eval()
 
     def forward(self, pixels: Tensor) -> Embedding:
         """(N, C, H, W) normalised pixels to beliefs about N pictures."""
@@ -300,3 +318,8 @@ def read_card(path: str | Path) -> dict[str, Any]:
             f"{file}", expected=f"format {FORMAT}", got=str(got), fix="use the howsure version that wrote it"
         )
     return card
+
+
+def load(path: str | Path, *, backbone: nn.Module | None = None, head: nn.Module | None = None) -> Embedder:
+    """Read a model directory: `Embedder.load`."""
+    return Embedder.load(path, backbone=backbone, head=head)

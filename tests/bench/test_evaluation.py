@@ -8,7 +8,8 @@ from scipy.stats import kendalltau
 from howsure import Draws, Embedding, Gaussian, Matcher, Point, VonMisesFisher
 from howsure.errors import InputError
 from howsure.evaluation.confidence import confidence_metrics
-from howsure.evaluation.evaluate import evaluate, neighbours
+from howsure.evaluation.model import evaluate_embeddings
+from howsure.neighbours import neighbours
 
 
 def clusters(spread: float, *, classes: int = 5, each: int = 30, seed: int = 0) -> tuple[Point, list[str]]:
@@ -20,7 +21,7 @@ def clusters(spread: float, *, classes: int = 5, each: int = 30, seed: int = 0) 
 
 
 def values(belief, labels, **options) -> dict[str, float | None]:
-    return {metric.name: metric.value for metric in evaluate(belief, labels, **options)}
+    return {metric.name: metric.value for metric in evaluate_embeddings(belief, labels, **options)}
 
 
 def test_neighbours_are_those_of_a_full_sort_without_the_query():
@@ -82,7 +83,7 @@ def test_doubt_that_predicts_errors_is_honest_and_its_opposite_is_not():
 
 def test_what_the_data_do_not_define_has_a_reason():
     belief, labels = clusters(0.01)
-    rows = {metric.name: metric for metric in evaluate(belief, labels)}
+    rows = {metric.name: metric for metric in evaluate_embeddings(belief, labels)}
     assert rows["r_auroc_margin"].value is None
     assert "only true ones" in rows["r_auroc_margin"].convention
     assert rows["kendall_accuracy_margin"].value is None
@@ -94,7 +95,7 @@ def test_what_the_data_do_not_define_has_a_reason():
 def test_foreign_items_far_away_are_found_and_base_rate_is_named():
     belief, labels = clusters(0.5)
     foreign = Point(belief.mean[:50] + 20)
-    rows = {metric.name: metric for metric in evaluate(belief, labels, ood=foreign)}
+    rows = {metric.name: metric for metric in evaluate_embeddings(belief, labels, ood=foreign)}
     assert rows["ood_auroc_top1_distance"].value == 1
     assert rows["ood_fpr95_knn50_distance"].value == 0
     assert "base rate 0.250" in rows["ood_ap_top1_distance"].convention
@@ -104,7 +105,7 @@ def test_foreign_items_far_away_are_found_and_base_rate_is_named():
 @pytest.mark.parametrize("labels", [["a"] * 6, ["a", "b", "c", "d", "e", "f"]])
 def test_what_cannot_be_judged_is_refused(labels):
     with pytest.raises(InputError, match="two classes or more"):
-        evaluate(Point(torch.randn(6, 2)), labels)
+        evaluate_embeddings(Point(torch.randn(6, 2)), labels)
 
 
 def directions(*, classes: int = 4, each: int = 100, seed: int = 0) -> tuple[VonMisesFisher, list[str]]:

@@ -12,7 +12,7 @@ from howsure.bench.report.illustrations import SHOWN, illustrate
 from howsure.bench.report.site import write_site
 from howsure.plots.page import document, section
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drawn") / "results" / "tiny"
     digits = data.load("digits:train@!8,9")
     recipe = recipe_for("digits").but(method="gaussian", backbone="mlp", dim=3, epochs=1)
-    train(digits.subset(range(0, len(digits), 4)), recipe, out=folder / "models" / "point-seed-0")
+    run_training(digits.subset(range(0, len(digits), 4)), recipe, out=folder / "models" / "point-seed-0")
     write_result(folder, "point", (0,), {"recall_at_1": 0.5})
     return folder
 

@@ -8,14 +8,15 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from howsure import data
-from howsure.bench.experiments.lam import FAR, Seen, _panel, judge, judged, see, told
+from howsure.bench.experiments.lam import _panel, judge, judged, told, variances
 from howsure.bench.sets import Sets
 from howsure.data import ArrayImages, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Draws, NovelGaussian, Point
+from howsure.evaluation.scores import FAR, Observed, observe
 from howsure.posteriors import dropout, ensemble, laplace
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def embedder(sets: Sets) -> Embedder:
     recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
-        return laplace.fit(train(sets.training, recipe).embedder, sets.training)
+        return laplace.fit(run_training(sets.training, recipe).embedder, sets.training)
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +57,10 @@ def test_what_is_known_of_digits_and_noise(found: dict[str, float], embedder: Em
 
 def judged_backwards(embedder: Embedder, sets: Sets) -> float:
     """AUROC of the distance to the nearest training picture for the answers that are right, by hand."""
-    training, test = (see(embedder, images) for images in (sets.training, sets.test))
+    training, test = (observe(embedder, images) for images in (sets.training, sets.test))
     rows, _ = validation_split(sets.training, share=0.1, seed=0)
-    doubt = torch.cdist(test.place.mean, training.place.mean[rows]).min(1).values.numpy()
-    gaps = torch.cdist(test.place.mean, test.place.mean).fill_diagonal_(torch.inf)
+    doubt = torch.cdist(test.points.mean, training.points.mean[rows]).min(1).values.numpy()
+    gaps = torch.cdist(test.points.mean, test.points.mean).fill_diagonal_(torch.inf)
     return float(roc_auc_score(test.labels[gaps.argmin(1).numpy()] == test.labels, doubt))
 
 
@@ -75,8 +76,8 @@ def test_baselines_against_scikit_learn(embedder: Embedder) -> None:
     anchors = rng.normal(size=(300, 6)) + 4 * np.eye(6)[labels]
     queries = rng.normal(size=(40, 6))
 
-    def seen(rows: np.ndarray, names: np.ndarray) -> Seen:
-        return Seen(Point(torch.from_numpy(rows[:, :3])), torch.from_numpy(rows), names.astype(str))
+    def seen(rows: np.ndarray, names: np.ndarray) -> Observed:
+        return Observed(Point(torch.from_numpy(rows[:, :3])), torch.from_numpy(rows), names.astype(str))
 
     scores = told(embedder.with_head(embedder.head.single), seen(anchors, labels))
     got = {name: score(seen(queries, np.zeros(40))).numpy() for name, score in scores.items()}
@@ -94,20 +95,20 @@ def test_baselines_against_scikit_learn(embedder: Embedder) -> None:
 
 
 def test_features_and_beliefs_belong_together(embedder: Embedder, sets: Sets) -> None:
-    seen = see(embedder, sets.test)
-    assert torch.equal(embedder.head(seen.features[:10]).mean, seen.belief[:10].mean)
+    seen = observe(embedder, sets.test)
+    assert torch.equal(embedder.head(seen.features[:10]).mean, seen.embedding[:10].mean)
     assert seen.labels.tolist() == list(sets.test.labels)
 
 
 def test_one_network_of_many_gives_the_features(embedder: Embedder, sets: Sets) -> None:
     plain = embedder.with_head(embedder.head.single)
-    other = train(sets.training, recipe_for("digits").but(backbone="mlp", epochs=1, dim=3, seed=1)).embedder
+    other = run_training(sets.training, recipe_for("digits").but(backbone="mlp", epochs=1, dim=3, seed=1)).embedder
     some = sets.test.subset(range(40))
-    wanted = see(plain, some).features
-    joined = see(ensemble.fit([plain, other], sets.test), some)
+    wanted = observe(plain, some).features
+    joined = observe(ensemble.fit([plain, other], sets.test), some)
     assert torch.equal(joined.features, wanted)
-    assert len(joined.belief.by_draw()) == 2
-    dropped = see(dropout.fit(plain, 4, rate=0.5), some)
+    assert len(joined.embedding.by_draw()) == 2
+    dropped = observe(dropout.fit(plain, 4, rate=0.5), some)
     kept = dropped.features != 0
     assert torch.allclose(dropped.features[kept], 2 * wanted[kept])
 
@@ -127,13 +128,15 @@ def test_of_networks_with_posteriors_the_doubts_of_each_are_judged_too(embedder:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
         recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3, seed=1)
-        other = laplace.fit(train(sets.training, recipe).embedder, sets.training)
+        other = laplace.fit(run_training(sets.training, recipe).embedder, sets.training)
     joined = ensemble.fit([embedder, other], sets.training)
     joined.card["recipe"] = embedder.card["recipe"]
-    seen = see(joined, sets.test)
-    one, two = seen.belief.by_draw()
-    assert torch.allclose(seen.variances["members"], (one.variance + two.variance) / 2)
-    assert (seen.variances["ambiguity"] >= seen.variances["members"]).all()  # which is without what they disagree about
+    seen = observe(joined, sets.test)
+    one, two = seen.embedding.by_draw()
+    assert torch.allclose(variances(seen)["members"], (one.variance + two.variance) / 2)
+    assert (
+        variances(seen)["ambiguity"] >= variances(seen)["members"]
+    ).all()  # which is without what they disagree about
     found = judged(joined, sets)
     assert found.metrics["members.ausc"] == pytest.approx(1 - found.metrics["members.aurc"])
     assert {"members.ausc_lam", "members.ece", "members.brier", "members.r_auroc", "ambiguity.r_auroc"} <= set(
@@ -152,12 +155,12 @@ def test_neighbours_that_networks_find_outweigh_any_doubt() -> None:
     networks = [torch.cat([left, right, torch.tensor([last])])[:, None] for last in (0.55, 0.55, 9.55)]
     scale = torch.linspace(0.5, 0.1, 23)[:, None]
     belief = Draws.stack([NovelGaussian(places, scale, torch.zeros(23)) for places in networks])
-    seen = Seen(belief, torch.zeros(23, 1), labels)
+    seen = Observed(belief, torch.zeros(23, 1), labels)
     answers = np.array(["a"] * 11 + ["b"] * 11 + ["a"])
     doubt, probability = _panel(seen, answers, seen, answers)
     others = np.floor(doubt).astype(int)
     assert others.tolist() == [2] * 11 + [0] * 11 + [10]  # of thirty; the stray one lies among a in two networks
     assert (np.diff(doubt[:11]) < 0).all()  # the rest is the order of their own doubts
     assert probability.argmin() == 22
-    points = Seen(Draws.stack([Point(draw.mean) for draw in belief.by_draw()]), seen.features, labels)
+    points = Observed(Draws.stack([Point(draw.mean) for draw in belief.by_draw()]), seen.features, labels)
     assert (np.floor(_panel(points, answers, points, answers)[0]) == others).all()

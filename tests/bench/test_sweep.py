@@ -10,15 +10,15 @@ from sklearn.metrics import roc_auc_score
 from bench.pages import check_page
 from bench.tiny import tiny_table, write_result
 from howsure import data
-from howsure.bench.experiments.lam import see
 from howsure.bench.experiments.sweep import swept
 from howsure.bench.plan import Cell, Table, table_named
 from howsure.bench.report.site import write_site
 from howsure.bench.work import Work
 from howsure.data.corrupted import Corruption, corrupted_set
+from howsure.evaluation.scores import observe
 from howsure.posteriors import laplace
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 KINDS = ("noise", "blur")
 FREE = ("top1_distance", "knn50_features")
@@ -28,9 +28,9 @@ FREE = ("top1_distance", "knn50_features")
 def digits():
     training, test = data.load("digits:train"), data.load("digits:test").subset(range(200))
     embedder = laplace.fit(
-        train(training, recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)).embedder, training
+        run_training(training, recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)).embedder, training
     )
-    anchors = see(embedder, training.subset(range(300)))
+    anchors = observe(embedder, training.subset(range(300)))
     return embedder, test, swept(embedder, anchors, test, free=FREE, kinds=KINDS, seed=3)
 
 

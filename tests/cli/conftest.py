@@ -43,10 +43,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits 0 to 7, trained for a few epochs, not calibrated; copy it before you change it."""
     from howsure import data
     from howsure.recipe import recipe_for
-    from howsure.training import train
+    from howsure.training import run_training
 
     out = tmp_path_factory.mktemp("models") / "digits"
-    train(data.load("digits:train@!8,9"), recipe_for("digits").but(epochs=4), out=out)
+    run_training(data.load("digits:train@!8,9"), recipe_for("digits").but(epochs=4), out=out)
     return out
 
 

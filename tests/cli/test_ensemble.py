@@ -13,12 +13,12 @@ from howsure import Draws, restore
 def members(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     from howsure import data
     from howsure.recipe import recipe_for
-    from howsure.training import train
+    from howsure.training import run_training
 
     root = tmp_path_factory.mktemp("members")
     others = [root / str(seed) for seed in (1, 2)]
     for seed, out in enumerate(others, 1):
-        train(data.load("digits:train@!8,9"), recipe_for("digits").but(epochs=2, seed=seed), out=out)
+        run_training(data.load("digits:train@!8,9"), recipe_for("digits").but(epochs=2, seed=seed), out=out)
     return [model, *others]
 
 

@@ -41,7 +41,7 @@ def test_what_does_not_belong_together_is_refused(run, model, pictures, tmp_path
     run("import", tmp_path / "beliefs.npz", "-o", tmp_path / "gallery")
     refused = run("import", tmp_path / "foreign.npz", "-o", tmp_path / "gallery")
     assert refused.code == 2
-    assert "expected items of the model that made it" in refused.err
+    assert "expected the model that made it" in refused.err
     for arguments in (["export", "milvs://h/c", "-o", tmp_path / "x.npz"], ["search", "milvs://h/c", "x.png"]):
         refused = run(*arguments)
         assert refused.code == 2

@@ -74,7 +74,19 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
 
     query = next((pictures / "3").iterdir())
     found = run("search", gallery, query, pictures / "8", "-k", 3, "--json").json
-    told = {"query", "answer", "reason", "probability", "none", "uncertainty", "novelty", "matches", "exact", "drift"}
+    told = {
+        "query",
+        "answer",
+        "reason",
+        "probability",
+        "none",
+        "uncertainty",
+        "novelty",
+        "matches",
+        "exact",
+        "drift",
+        "stale",
+    }
     assert set(found[0]) == told
     assert found[0]["probability"] + found[0]["none"] <= 1
     assert found[0]["drift"] is None  # a point model has nothing to tell it by

@@ -34,7 +34,8 @@ def easy() -> Policy:
 
 
 def test_a_match(gallery: Index) -> None:
-    (found,) = ask(gallery, belief(0.02), policy=easy(), k=2)
+    made = replace(easy().certificate, gallery=len(gallery))
+    (found,) = ask(gallery, belief(0.02), policy=replace(easy(), certificate=made), k=2)
     assert found.answer.kind == "match"
     assert [match.id for match in found.matches] == ["a1", "a2"]
     assert [match.label for match in found.matches] == ["ann", "ann"]
@@ -110,7 +111,10 @@ def test_a_large_gallery_is_counted_by_a_sample(gallery: Index, monkeypatch: pyt
 
 
 def test_probabilities_in_a_larger_gallery(gallery: Index) -> None:
-    (here,), (there,) = (ask(gallery, belief(0.02), policy=easy(), identities=many) for many in (None, 1_000))
+    made = replace(easy().certificate, gallery=len(gallery), identities=4)
+    (here,) = ask(gallery, belief(0.02), policy=replace(easy(), certificate=made))
+    gallery.add([f"c{i}" for i in range(996)], belief(*[9.0] * 996))
+    (there,) = ask(gallery, belief(0.02), policy=replace(easy(), certificate=made))
     assert there.answer.probability < here.answer.probability
     assert there.matches[0].probability < here.matches[0].probability
 

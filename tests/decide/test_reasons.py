@@ -18,7 +18,7 @@ from howsure.embeddings import Embedding, cat
 from howsure.index import LocalIndex
 from howsure.posteriors import laplace
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ def scene() -> Scene:
     learned, held = data.load("digits:train@!8,9"), data.load("digits:test@!8,9")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 400)  # of 1,500: enough for digits
-        embedder = laplace.fit(train(learned, recipe_for("digits").but(epochs=8)).embedder, learned)
+        embedder = laplace.fit(run_training(learned, recipe_for("digits").but(epochs=8)).embedder, learned)
     order = np.random.default_rng(0).permutation(len(held))
     parts = (held.subset(np.sort(rows)) for rows in np.split(order, [500]))
     return Scene(embedder, embedder.encode(learned), list(map(str, learned.labels)), *parts)

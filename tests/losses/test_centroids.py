@@ -14,7 +14,7 @@ from howsure.losses.centroids import spread
 from howsure.metrics import auroc
 from howsure.numerics.vmf import mean_resultant
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 
 def unit(*shape: int, seed: int) -> Tensor:
@@ -289,7 +289,7 @@ def test_class_centroids_are_where_the_sure_pictures_lie() -> None:
 def test_learns_digits_and_doubts_unseen_ones(method: str) -> None:
     seen, _ = _split("digits:train")
     known, unknown = _split("digits:test")
-    embedder = train(seen, recipe_for("digits").but(method=method, epochs=16, patience=16)).embedder
+    embedder = run_training(seen, recipe_for("digits").but(method=method, epochs=16, patience=16)).embedder
     labels = torch.tensor([int(label) for label in seen.labels])
     centroids = class_centroids(embedder.encode(seen), labels)
     found, other = (

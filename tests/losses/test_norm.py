@@ -10,12 +10,12 @@ from torch.nn import functional as F
 from howsure.data import load
 from howsure.embeddings import Point, VonMisesFisher, point_estimates
 from howsure.errors import InputError
-from howsure.evaluation.evaluate import neighbours
 from howsure.heads import NormHead
 from howsure.losses import NormCrossEntropy, NormTriplet
 from howsure.metrics import r_auroc, recall_at_k
+from howsure.neighbours import neighbours
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
 RECIPE = recipe_for("digits").but(method="norm", backbone="mlp", epochs=8, learning_rate=3e-3)
@@ -100,7 +100,7 @@ def test_short_vectors_are_the_uncertain_ones() -> None:
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "triplet"])
 def test_the_length_predicts_errors_on_digits(loss: str) -> None:
-    done = train(load("digits:train"), RECIPE.but(loss=loss))
+    done = run_training(load("digits:train"), RECIPE.but(loss=loss))
     test = load("digits:test")
     e, labels = done.embedder.encode(test), np.array(test.labels)
     near = neighbours(point_estimates(e), point_estimates(e), leave_one_out=True, depth=1).positions
@@ -112,20 +112,20 @@ def test_the_length_predicts_errors_on_digits(loss: str) -> None:
 
 def test_without_a_word_it_is_cross_entropy() -> None:
     digits = load("digits:train")
-    said, unsaid = (train(digits, RECIPE.but(epochs=1, loss=loss)) for loss in ("cross-entropy", None))
+    said, unsaid = (run_training(digits, RECIPE.but(epochs=1, loss=loss)) for loss in ("cross-entropy", None))
     assert said.embedder.fingerprint == unsaid.embedder.fingerprint
 
 
 def test_options_and_other_losses() -> None:
     digits = load("digits:train")
     with pytest.raises(InputError, match="cross-entropy or triplet"):
-        train(digits, RECIPE.but(loss="csd"))
+        run_training(digits, RECIPE.but(loss="csd"))
     with pytest.raises(InputError, match="no miner"):
-        train(digits, RECIPE.but(loss="triplet", miner="hard"))
+        run_training(digits, RECIPE.but(loss="triplet", miner="hard"))
     with pytest.raises(InputError, match="NormTriplet"):
-        train(digits, RECIPE.but(loss="triplet").but(loss_options={"gap": 1}))
+        run_training(digits, RECIPE.but(loss="triplet").but(loss_options={"gap": 1}))
     one, two = (
-        train(digits, RECIPE.but(epochs=1, loss="triplet").but(loss_options={"margin": margin})).history[0].loss
+        run_training(digits, RECIPE.but(epochs=1, loss="triplet").but(loss_options={"margin": margin})).history[0].loss
         for margin in (0.2, 2.0)
     )
     assert one < two

@@ -10,7 +10,7 @@ from howsure.embeddings import Point, VonMisesFisher
 from howsure.errors import InputError
 from howsure.losses import ExpectedLikelihood
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 
 def belief(n: int = 6, dim: int = 3) -> VonMisesFisher:
@@ -89,7 +89,7 @@ def test_what_it_cannot_use() -> None:
 
 
 def test_learns_digits() -> None:
-    trained = train(load("digits:train"), recipe_for("digits").but(method="vmf", epochs=12))
+    trained = run_training(load("digits:train"), recipe_for("digits").but(method="vmf", epochs=12))
     test = load("digits:test")
     belief, labels = trained.embedder.encode(test), np.array(test.labels)
     cosine = (belief.direction @ belief.direction.T).fill_diagonal_(-2)

@@ -16,7 +16,7 @@ from howsure.metrics import r_auroc
 from howsure.posteriors import laplace
 from howsure.posteriors.laplace.learned_variance import Ambiguity, learned, with_learned_variance
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 from laws import same
 
 
@@ -97,7 +97,7 @@ def test_wild_variances_are_tamed_even_by_few() -> None:
 def fitted(brief: None) -> Embedder:
     digits = data.load("digits:train")
     recipe = recipe_for("digits").but(backbone="mlp", epochs=3, dim=3, validation_share=0.4)
-    return laplace.fit(train(digits, recipe).embedder, digits)
+    return laplace.fit(run_training(digits, recipe).embedder, digits)
 
 
 def test_a_posterior_post_hoc_learns_it_and_keeps_the_rest(fitted: Embedder, tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_online_training_ends_with_it(tmp_path: Path) -> None:
     recipe = recipe_for("digits").but(
         backbone="mlp", epochs=1, dim=3, validation_share=0.4, method="laplace-online", learning_rate=1e-4
     )
-    done = train(digits, recipe, out=tmp_path).embedder
+    done = run_training(digits, recipe, out=tmp_path).embedder
     assert done.head.ambiguity is not None
     assert same(Embedder.load(tmp_path).encode(digits), done.encode(digits))
-    again = train(digits, recipe, out=tmp_path, resume=True).embedder
+    again = run_training(digits, recipe, out=tmp_path, resume=True).embedder
     assert same(again.encode(digits), done.encode(digits))

@@ -15,7 +15,7 @@ from howsure.errors import InputError, ModelError
 from howsure.heads import HEADS, FreePointHead
 from howsure.posteriors import dropout
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 from laws import same
 
 SPEC = InputSpec(8, 8, 1, (0.0,), (1.0,))
@@ -144,9 +144,9 @@ def test_drawing_again_replaces_the_draws_and_keeps_the_rate() -> None:
 def test_training_with_it_gives_draws_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     images = load("digits:train").subset(range(200))
     recipe = recipe_for("digits").but(method="dropout", backbone="mlp", dim=4, epochs=2)
-    whole = train(images, recipe).embedder
-    train(images, recipe.but(epochs=1), out=tmp_path)
-    train(images, recipe, out=tmp_path, resume=True)
+    whole = run_training(images, recipe).embedder
+    run_training(images, recipe.but(epochs=1), out=tmp_path)
+    run_training(images, recipe, out=tmp_path, resume=True)
     again = Embedder.load(tmp_path)
     belief = again.encode(PICTURES)
     assert drawn(belief).atoms.family == "point"

@@ -17,7 +17,7 @@ from howsure.errors import InputError
 from howsure.heads import HEADS, FreePointHead
 from howsure.posteriors import dropout, ensemble, laplace
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 from laws import same
 
 D = 4
@@ -218,4 +218,4 @@ def test_scales_are_learned_for_one_network_alone() -> None:
     joined = ensemble.fit([member(0), member(1)], PICTURES)
     recipe = recipe_for("digits").but(method="pfe", backbone="mlp", dim=D)
     with pytest.raises(InputError, match="a posterior, ensemble"):
-        train(load("digits:train").subset(range(60)), recipe, start=joined)
+        run_training(load("digits:train").subset(range(60)), recipe, start=joined)

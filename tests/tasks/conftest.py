@@ -12,7 +12,7 @@ from howsure.data.corrupted import Corruption, corrupted_set
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 
 KINDS = ("noise", "occlusion", "blur", "resolution")
 
@@ -29,7 +29,7 @@ class Digits:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained on the training half of the digits, scales and all."""
     out = tmp_path_factory.mktemp("tasks") / "model"
-    train(data.load("digits:train"), recipe_for("digits").but(method="gaussian", epochs=4), out=out)
+    run_training(data.load("digits:train"), recipe_for("digits").but(method="gaussian", epochs=4), out=out)
     return out
 
 

@@ -21,7 +21,7 @@ from howsure.errors import HowsureError, InputError, TrainingError
 from howsure.heads import build_head
 from howsure.losses import OnMeans, ReadsFeatures, build_loss
 from howsure.recipe import recipe_for
-from howsure.training import METHODS, Epoch, Step, Trained, train
+from howsure.training import METHODS, Epoch, Step, Trained, run_training
 from howsure.training.methods import Setting
 
 FROM_A_MODEL = {"pfe"}
@@ -69,7 +69,7 @@ def run(method: str, images: ArrayImages = FEW, **changes: object) -> Trained:
     recipe = RECIPE.but(method=method, **changes)
     torch.manual_seed(0)
     start = Embedder("body", "point", SPEC, dim=recipe.dim) if method in FROM_A_MODEL else None
-    return train(images, recipe, start=start, **own)  # type: ignore[arg-type]
+    return run_training(images, recipe, start=start, **own)  # type: ignore[arg-type]
 
 
 def relabelled(labels: list[str]) -> ArrayImages:

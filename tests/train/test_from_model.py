@@ -14,7 +14,7 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
 from howsure.errors import InputError, TrainingError
 from howsure.recipe import recipe_for
-from howsure.training import Epoch, Step, train
+from howsure.training import Epoch, Step, run_training
 from howsure.training.from_model import network_of, settle_scales
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=4)
@@ -25,7 +25,7 @@ TEST = load("digits:test")
 @pytest.fixture(scope="module")
 def models() -> dict[str, Embedder]:
     """One model of each kind to start from."""
-    return {method: train(DIGITS, RECIPE.but(method=method)).embedder for method in ("point", "gaussian")}
+    return {method: run_training(DIGITS, RECIPE.but(method=method)).embedder for method in ("point", "gaussian")}
 
 
 @pytest.mark.parametrize("kind", ["point", "gaussian"])
@@ -33,7 +33,7 @@ def models() -> dict[str, Embedder]:
 def test_places_stay_bit_for_bit_and_scales_learn(kind: str, method: str, models: dict[str, Embedder]) -> None:
     start = models[kind]
     before = start.fingerprint
-    done = train(DIGITS, RECIPE.but(method=method, epochs=3, learning_rate=0.01), start=start)
+    done = run_training(DIGITS, RECIPE.but(method=method, epochs=3, learning_rate=0.01), start=start)
     assert start.fingerprint == before
     assert torch.equal(done.embedder.encode(TEST).mean, start.encode(TEST).mean)
     assert done.embedder.card["origin"] == before
@@ -83,7 +83,7 @@ def test_batch_norm_and_dropout_of_a_foreign_backbone_stay_in_eval() -> None:
     torch.manual_seed(0)
     start = Embedder(_Body(), "point", InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=16).eval()
     start.backbone.layers[2].running_mean.fill_(0.3)  # type: ignore[index,union-attr,operator]
-    done = train(DIGITS, RECIPE.but(method="pfe", epochs=2), start=start).embedder
+    done = run_training(DIGITS, RECIPE.but(method="pfe", epochs=2), start=start).embedder
     assert done.backbone is not start.backbone
     kept, given = done.backbone.state_dict(), start.backbone.state_dict()
     assert all(torch.equal(kept[name], given[name]) for name in given)
@@ -92,7 +92,7 @@ def test_batch_norm_and_dropout_of_a_foreign_backbone_stay_in_eval() -> None:
 
 
 def test_only_the_scales_are_trained(models: dict[str, Embedder]) -> None:
-    done = train(DIGITS, RECIPE.but(method="pfe", epochs=1), start=models["gaussian"]).embedder
+    done = run_training(DIGITS, RECIPE.but(method="pfe", epochs=1), start=models["gaussian"]).embedder
     ours, theirs = done.state_dict(), models["gaussian"].state_dict()
     changed = {name for name in ours if not torch.equal(ours[name], theirs[name])}
     assert changed == {"head.log_variance.weight", "head.log_variance.bias"}
@@ -100,16 +100,16 @@ def test_only_the_scales_are_trained(models: dict[str, Embedder]) -> None:
 
 def test_a_stopped_run_goes_on_bit_for_bit(models: dict[str, Embedder], tmp_path: Path) -> None:
     recipe = RECIPE.but(method="ranking")
-    whole = train(DIGITS, recipe, out=tmp_path / "whole", start=models["point"])
+    whole = run_training(DIGITS, recipe, out=tmp_path / "whole", start=models["point"])
 
     def stop(event: Step | Epoch) -> None:
         if isinstance(event, Step) and (event.epoch, event.step) == (3, 2):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(DIGITS, recipe, out=tmp_path / "stopped", start=models["point"], tell=stop)
+        run_training(DIGITS, recipe, out=tmp_path / "stopped", start=models["point"], tell=stop)
     torch.manual_seed(99)
-    resumed = train(DIGITS, recipe, out=tmp_path / "stopped", resume=True, start=models["point"])
+    resumed = run_training(DIGITS, recipe, out=tmp_path / "stopped", resume=True, start=models["point"])
     assert resumed.history == whole.history
     assert resumed.embedder.fingerprint == whole.embedder.fingerprint
     cards = [json.loads((tmp_path / name / "card.json").read_text()) for name in ("whole", "stopped")]
@@ -117,7 +117,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(models: dict[str, Embedder], tmp_path
     assert cards[0]["origin"] == models["point"].fingerprint
     for start in (models["gaussian"], None):
         with pytest.raises(TrainingError, match="begun from another model"):
-            train(DIGITS, recipe, out=tmp_path / "stopped", resume=True, start=start)
+            run_training(DIGITS, recipe, out=tmp_path / "stopped", resume=True, start=start)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_does_not_fit_the_model_is_named(
     change: dict[str, object], said: str, models: dict[str, Embedder], tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=said):
-        train(DIGITS, RECIPE.but(**({"method": "pfe"} | change)), start=models["point"], out=tmp_path / "model")
+        run_training(DIGITS, RECIPE.but(**({"method": "pfe"} | change)), start=models["point"], out=tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -153,19 +153,19 @@ class _Elsewhere(nn.Module):
 def test_a_head_whose_places_cannot_be_kept_is_refused() -> None:
     start = Embedder("mlp", _Elsewhere(), InputSpec(8, 8, 1, (0.0,), (1.0,))).eval()
     with pytest.raises(InputError, match="places a gaussian head can keep"):
-        train(DIGITS, RECIPE.but(method="pfe"), start=start)
+        run_training(DIGITS, RECIPE.but(method="pfe"), start=start)
 
 
 def test_a_model_with_one_place_for_all_is_refused(models: dict[str, Embedder]) -> None:
     start = Embedder("mlp", "point", models["point"].spec, dim=16).eval()
     nn.init.zeros_(start.head.location.weight)  # type: ignore[union-attr,arg-type]
     with pytest.raises(InputError, match="same place"):
-        train(DIGITS, RECIPE.but(method="pfe"), start=start)
+        run_training(DIGITS, RECIPE.but(method="pfe"), start=start)
 
 
 def test_pfe_alone_says_that_it_needs_a_model() -> None:
     with pytest.raises(InputError, match="a model to start from"):
-        train(DIGITS, RECIPE.but(method="pfe"))
+        run_training(DIGITS, RECIPE.but(method="pfe"))
 
 
 def test_a_model_decides_the_keys_of_its_network(models: dict[str, Embedder]) -> None:
@@ -175,7 +175,7 @@ def test_a_model_decides_the_keys_of_its_network(models: dict[str, Embedder]) ->
 
 @pytest.mark.parametrize("method", ["ranking", "mc-infonce"])
 def test_the_methods_also_train_from_pictures_alone(method: str) -> None:
-    done = train(DIGITS, RECIPE.but(method=method, epochs=12))
+    done = run_training(DIGITS, RECIPE.but(method=method, epochs=12))
     assert done.history[-1].recall_at_1 > 0.8
     assert done.history[-1].loss < done.history[0].loss
     assert "origin" not in done.embedder.card

@@ -12,7 +12,7 @@ from howsure.errors import InputError
 from howsure.losses import Hedged
 from howsure.match import Matcher, expected_match_probability, self_mismatch
 from howsure.recipe import recipe_for
-from howsure.training import train
+from howsure.training import run_training
 from howsure.training.methods import Setting, method_named
 
 RECIPE = recipe_for("digits").but(backbone="mlp", dim=3, epochs=5, learning_rate=3e-3)
@@ -23,7 +23,7 @@ DIGITS, TEST = load("digits:train"), load("digits:test")
     ("method", "family"), [("soft-contrastive", "point"), ("hedged", "gaussian"), ("hedged-2", "mixture")]
 )
 def test_learns_digits_and_its_link(method: str, family: str, tmp_path: Path) -> None:
-    trained = train(DIGITS, RECIPE.but(method=method), out=tmp_path)
+    trained = run_training(DIGITS, RECIPE.but(method=method), out=tmp_path)
     assert trained.history[-1].recall_at_1 > 0.8
     assert trained.history[-1].loss < trained.history[0].loss
     belief = trained.embedder.encode(TEST)
@@ -39,7 +39,7 @@ def test_learns_digits_and_its_link(method: str, family: str, tmp_path: Path) ->
 
 
 def test_other_losses_learn_no_link() -> None:
-    assert train(DIGITS, RECIPE.but(epochs=1)).embedder.card["link"] is None
+    assert run_training(DIGITS, RECIPE.but(epochs=1)).embedder.card["link"] is None
 
 
 def test_options_are_for_the_loss_that_the_recipe_names() -> None:

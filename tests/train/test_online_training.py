@@ -15,7 +15,7 @@ from howsure.embeddings import NovelGaussian
 from howsure.match import Matcher
 from howsure.posteriors.laplace.last_layer import LastLayerLaplace
 from howsure.recipe import recipe_for
-from howsure.training import Epoch, Step, Trained, train
+from howsure.training import Epoch, Step, Trained, run_training
 from laws import same
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=6, method="laplace-online")
@@ -33,7 +33,7 @@ def hasty() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def learned(hasty: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, Path]:
     folder = tmp_path_factory.mktemp("online")
-    return train(DIGITS, RECIPE, out=folder), folder
+    return run_training(DIGITS, RECIPE, out=folder), folder
 
 
 def recall(embedder: Embedder) -> float:
@@ -44,7 +44,7 @@ def recall(embedder: Embedder) -> float:
 
 
 def test_noise_costs_no_recall(learned: tuple[Trained, Path]) -> None:
-    assert recall(learned[0].embedder) > recall(train(DIGITS, RECIPE.but(method="point")).embedder) - 0.03
+    assert recall(learned[0].embedder) > recall(run_training(DIGITS, RECIPE.but(method="point")).embedder) - 0.03
 
 
 def test_beliefs_tell_pictures_apart_and_what_is_typical(learned: tuple[Trained, Path]) -> None:
@@ -73,16 +73,16 @@ def test_what_is_on_disk_is_what_was_learned(learned: tuple[Trained, Path]) -> N
 
 def test_resumes_bit_for_bit(tmp_path: Path) -> None:
     images, recipe = DIGITS.subset(range(400)), RECIPE.but(epochs=3)
-    whole = train(images, recipe, out=tmp_path / "whole")
+    whole = run_training(images, recipe, out=tmp_path / "whole")
 
     def stop(event: Step | Epoch) -> None:
         if isinstance(event, Step) and (event.epoch, event.step) == (2, 2):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(images, recipe, out=tmp_path / "stopped", tell=stop)
+        run_training(images, recipe, out=tmp_path / "stopped", tell=stop)
     torch.manual_seed(99)  # what happens in between must not matter
-    resumed = train(images, recipe, out=tmp_path / "stopped", resume=True)
+    resumed = run_training(images, recipe, out=tmp_path / "stopped", resume=True)
     assert resumed.history == whole.history
     for name in ("checkpoint.safetensors", "weights.safetensors"):
         ours, theirs = (load_file(tmp_path / folder / name) for folder in ("stopped", "whole"))

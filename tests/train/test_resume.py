@@ -17,7 +17,7 @@ from howsure.data import load
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.recipe import Recipe, recipe_for
-from howsure.training import Epoch, Step, Trained, stored_recipe, train
+from howsure.training import Epoch, Step, Trained, run_training, stored_recipe
 from howsure.training.state import State
 
 EPOCHS = 5
@@ -37,7 +37,7 @@ def equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> boo
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, Path]:
     folder = tmp_path_factory.mktemp("whole")
-    return train(DIGITS, RECIPE, out=folder), folder
+    return run_training(DIGITS, RECIPE, out=folder), folder
 
 
 def assert_same_run(resumed: Trained, folder: Path, whole: tuple[Trained, Path]) -> None:
@@ -53,13 +53,13 @@ import os, signal, sys
 from pathlib import Path
 from howsure.data import load
 from howsure.recipe import Recipe
-from howsure.training import Step, train
+from howsure.training import Step, run_training
 
 def tell(event):
     if isinstance(event, Step) and (event.epoch, event.step) == (4, 2):
         os.kill(os.getpid(), signal.SIGKILL)
 
-train(load("digits:train").subset(range(400)), Recipe.from_json({recipe!r}), out=Path({out!r}), tell=tell)
+run_training(load("digits:train").subset(range(400)), Recipe.from_json({recipe!r}), out=Path({out!r}), tell=tell)
 """
 
 
@@ -70,7 +70,7 @@ def test_killed(whole: tuple[Trained, Path], tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     stored = load_file(tmp_path / "checkpoint.safetensors")
     assert not equal(stored, load_file(whole[1] / "checkpoint.safetensors"))
-    assert_same_run(train(DIGITS, RECIPE, out=tmp_path, resume=True), tmp_path, whole)
+    assert_same_run(run_training(DIGITS, RECIPE, out=tmp_path, resume=True), tmp_path, whole)
 
 
 def test_stopped_by_hand_again_and_again(whole: tuple[Trained, Path], tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_stopped_by_hand_again_and_again(whole: tuple[Trained, Path], tmp_path: 
 
     for epoch, step in ((1, 1), (2, 3), (2, 1), (2, None), (5, 2)):  # None: between two epochs
         with pytest.raises(KeyboardInterrupt):
-            train(DIGITS, RECIPE, out=tmp_path, resume=True, tell=stop_at(epoch, step))
+            run_training(DIGITS, RECIPE, out=tmp_path, resume=True, tell=stop_at(epoch, step))
         torch.manual_seed(99)  # what happens in between must not matter
-    assert_same_run(train(DIGITS, RECIPE, out=tmp_path, resume=True), tmp_path, whole)
+    assert_same_run(run_training(DIGITS, RECIPE, out=tmp_path, resume=True), tmp_path, whole)
 
 
 def test_stopped_between_model_and_checkpoint(
@@ -100,14 +100,14 @@ def test_stopped_between_model_and_checkpoint(
 
     monkeypatch.setattr(State, "save", die)
     with pytest.raises(KeyboardInterrupt):
-        train(DIGITS, RECIPE, out=tmp_path)
+        run_training(DIGITS, RECIPE, out=tmp_path)
     monkeypatch.undo()
-    assert_same_run(train(DIGITS, RECIPE, out=tmp_path, resume=True), tmp_path, whole)
+    assert_same_run(run_training(DIGITS, RECIPE, out=tmp_path, resume=True), tmp_path, whole)
 
 
 def test_more_epochs(whole: tuple[Trained, Path], tmp_path: Path) -> None:
-    train(DIGITS, RECIPE.but(epochs=2), out=tmp_path)
-    longer = train(DIGITS, RECIPE, out=tmp_path, resume=True)
+    run_training(DIGITS, RECIPE.but(epochs=2), out=tmp_path)
+    longer = run_training(DIGITS, RECIPE, out=tmp_path, resume=True)
     assert longer.history == whole[0].history
     assert equal(bits(tmp_path), bits(whole[1]))
     assert longer.embedder.card["recipe"]["epochs"] == EPOCHS
@@ -117,7 +117,7 @@ def test_more_epochs(whole: tuple[Trained, Path], tmp_path: Path) -> None:
 def test_a_finished_run_stays_as_it_is(whole: tuple[Trained, Path]) -> None:
     before = bits(whole[1])
     told: list[object] = []
-    again = train(DIGITS, RECIPE, out=whole[1], resume=True, tell=told.append)
+    again = run_training(DIGITS, RECIPE, out=whole[1], resume=True, tell=told.append)
     assert again.history == whole[0].history
     assert again.embedder.fingerprint == whole[0].embedder.fingerprint == Embedder.load(whole[1]).fingerprint
     assert equal(bits(whole[1]), before)
@@ -126,7 +126,7 @@ def test_a_finished_run_stays_as_it_is(whole: tuple[Trained, Path]) -> None:
 
 def test_resume_without_a_run_begins_one(whole: tuple[Trained, Path], tmp_path: Path) -> None:
     assert stored_recipe(tmp_path) is None
-    assert_same_run(train(DIGITS, RECIPE, out=tmp_path / "new", resume=True), tmp_path / "new", whole)
+    assert_same_run(run_training(DIGITS, RECIPE, out=tmp_path / "new", resume=True), tmp_path / "new", whole)
     assert stored_recipe(tmp_path / "new") == RECIPE
 
 
@@ -141,14 +141,14 @@ def test_resume_without_a_run_begins_one(whole: tuple[Trained, Path], tmp_path: 
 def test_another_recipe(whole: tuple[Trained, Path], change: dict[str, Any], said: str) -> None:
     before = bits(whole[1])
     with pytest.raises(TrainingError, match=said):
-        train(DIGITS, RECIPE.but(**change), out=whole[1], resume=True)
+        run_training(DIGITS, RECIPE.but(**change), out=whole[1], resume=True)
     assert equal(bits(whole[1]), before)
 
 
 @pytest.mark.parametrize(("source", "said"), [("digits:train", "pictures"), ("digits:train@!8,9", "classes")])
 def test_other_pictures(whole: tuple[Trained, Path], source: str, said: str) -> None:
     with pytest.raises(TrainingError, match=f"other {said}"):
-        train(load(source), RECIPE, out=whole[1], resume=True)
+        run_training(load(source), RECIPE, out=whole[1], resume=True)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", None], ids=["empty", "nonsense", "cut"])
@@ -156,7 +156,7 @@ def test_damaged_checkpoint(whole: tuple[Trained, Path], tmp_path: Path, content
     good = (whole[1] / "checkpoint.safetensors").read_bytes()
     (tmp_path / "checkpoint.safetensors").write_bytes(good[:-50] if content is None else content)
     with pytest.raises(TrainingError, match="delete it and train again"):
-        train(DIGITS, RECIPE, out=tmp_path, resume=True)
+        run_training(DIGITS, RECIPE, out=tmp_path, resume=True)
 
 
 def test_a_loss_with_other_weights(whole: tuple[Trained, Path]) -> None:
@@ -166,7 +166,7 @@ def test_a_loss_with_other_weights(whole: tuple[Trained, Path]) -> None:
             self.scale = nn.Parameter(torch.ones(3))
 
     with pytest.raises(TrainingError, match="loss"):
-        train(DIGITS, RECIPE, out=whole[1], resume=True, loss=Other())
+        run_training(DIGITS, RECIPE, out=whole[1], resume=True, loss=Other())
 
 
 def test_no_pickle_in_a_run(whole: tuple[Trained, Path]) -> None:
@@ -183,5 +183,5 @@ def test_no_pickle_in_a_run(whole: tuple[Trained, Path]) -> None:
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     recipe: Recipe = RECIPE.but(epochs=1)
-    train(DIGITS, recipe)
+    run_training(DIGITS, recipe)
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import torch
 from howsure.data import load
 from howsure.errors import TrainingError
 from howsure.recipe import recipe_for
-from howsure.training import Step, train
+from howsure.training import Step, run_training
 from howsure.training.schedule import learning_rate
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=3, schedule="one-cycle", augment=("flip", "shift"))
@@ -35,27 +35,27 @@ def test_the_optimiser_follows_the_cycle(monkeypatch: pytest.MonkeyPatch) -> Non
         return step(self, *rest)
 
     monkeypatch.setattr(torch.optim.Adam, "step", watched)
-    train(DIGITS, RECIPE)
+    run_training(DIGITS, RECIPE)
     assert seen[0] == pytest.approx(RECIPE.learning_rate / 25)
     assert max(seen) == pytest.approx(RECIPE.learning_rate, rel=0.05)
     assert seen[-1] < 0.1 * RECIPE.learning_rate
 
 
 def test_an_augmented_cycle_resumes_bit_for_bit(tmp_path: Path) -> None:
-    whole = train(DIGITS, RECIPE, out=tmp_path / "whole")
+    whole = run_training(DIGITS, RECIPE, out=tmp_path / "whole")
 
     def stop(event: object) -> None:
         if isinstance(event, Step) and (event.epoch, event.step) == (2, 2):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(DIGITS, RECIPE, out=tmp_path / "cut", tell=stop)
-    resumed = train(DIGITS, RECIPE, out=tmp_path / "cut", resume=True)
+        run_training(DIGITS, RECIPE, out=tmp_path / "cut", tell=stop)
+    resumed = run_training(DIGITS, RECIPE, out=tmp_path / "cut", resume=True)
     assert resumed.history == whole.history
     assert resumed.embedder.fingerprint == whole.embedder.fingerprint
 
 
 def test_a_cycle_must_know_its_end(tmp_path: Path) -> None:
-    train(DIGITS, RECIPE, out=tmp_path)
+    run_training(DIGITS, RECIPE, out=tmp_path)
     with pytest.raises(TrainingError, match="epochs: 3 -> 5"):
-        train(DIGITS, RECIPE.but(epochs=5), out=tmp_path, resume=True)
+        run_training(DIGITS, RECIPE.but(epochs=5), out=tmp_path, resume=True)

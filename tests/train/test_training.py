@@ -15,7 +15,7 @@ from howsure.errors import InputError, TrainingError
 from howsure.losses import OnMeans
 from howsure.match import Matcher
 from howsure.recipe import recipe_for
-from howsure.training import Epoch, Step, train
+from howsure.training import Epoch, Step, run_training
 
 RECIPE = recipe_for("digits").but(backbone="mlp", epochs=3)
 DIGITS = load("digits:train")
@@ -24,7 +24,7 @@ DIGITS = load("digits:train")
 @pytest.mark.parametrize("method", ["point", "gaussian"])
 def test_learns_digits(method: str, tmp_path: Path) -> None:
     events: list[Step | Epoch] = []
-    trained = train(DIGITS, RECIPE.but(method=method, epochs=6), out=tmp_path, tell=events.append)
+    trained = run_training(DIGITS, RECIPE.but(method=method, epochs=6), out=tmp_path, tell=events.append)
     assert trained.history[-1].recall_at_1 > 0.85
     assert trained.history[-1].loss < trained.history[0].loss
     assert [e for e in events if isinstance(e, Epoch)] == list(trained.history)
@@ -49,43 +49,43 @@ def test_learns_digits(method: str, tmp_path: Path) -> None:
 
 
 def test_the_best_epoch_is_kept() -> None:
-    trained = train(DIGITS, RECIPE.but(epochs=6, learning_rate=0.01))
+    trained = run_training(DIGITS, RECIPE.but(epochs=6, learning_rate=0.01))
     best = max(e.recall_at_1 for e in trained.history)
     assert trained.embedder.card["validation"]["recall_at_1"] == best
     first = next(e.epoch for e in trained.history if e.recall_at_1 == best)
     assert trained.embedder.card["validation"]["epoch"] == first
-    shorter = train(DIGITS, RECIPE.but(epochs=first, learning_rate=0.01))
+    shorter = run_training(DIGITS, RECIPE.but(epochs=first, learning_rate=0.01))
     assert shorter.embedder.fingerprint == trained.embedder.fingerprint
 
 
 def test_stops_when_recall_rises_no_more() -> None:
-    trained = train(DIGITS, RECIPE.but(epochs=40, patience=2))
+    trained = run_training(DIGITS, RECIPE.but(epochs=40, patience=2))
     recalls = [e.recall_at_1 for e in trained.history]
     assert len(recalls) < 40
     assert max(recalls[-2:]) <= max(recalls[:-2])
 
 
 def test_a_seed_is_a_run() -> None:
-    one, same, other = (train(DIGITS, RECIPE.but(epochs=1, seed=seed)) for seed in (1, 1, 2))
+    one, same, other = (run_training(DIGITS, RECIPE.but(epochs=1, seed=seed)) for seed in (1, 1, 2))
     assert one.embedder.fingerprint == same.embedder.fingerprint != other.embedder.fingerprint
     assert one.history == same.history
 
 
 def test_any_pytorch_metric_learning_loss_and_miner() -> None:
     loss = OnMeans(losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner())
-    assert train(DIGITS, RECIPE, loss=loss).history[-1].recall_at_1 > 0.8
+    assert run_training(DIGITS, RECIPE, loss=loss).history[-1].recall_at_1 > 0.8
 
 
 def test_a_loss_with_weights_of_its_own_is_trained() -> None:
     loss = OnMeans(losses.ProxyAnchorLoss(num_classes=10, embedding_size=RECIPE.dim))
     before = next(loss.parameters()).detach().clone()
-    assert train(DIGITS, RECIPE, loss=loss).history[-1].recall_at_1 > 0.7
+    assert run_training(DIGITS, RECIPE, loss=loss).history[-1].recall_at_1 > 0.7
     assert not torch.equal(before, next(loss.parameters()))
 
 
 @pytest.mark.parametrize("miner", ["semihard", "hard", "hardest", "easy"])
 def test_miners_by_name(miner: str) -> None:
-    trained = train(DIGITS, RECIPE.but(epochs=2, loss="triplet", miner=miner, learning_rate=1e-4))
+    trained = run_training(DIGITS, RECIPE.but(epochs=2, loss="triplet", miner=miner, learning_rate=1e-4))
     assert trained.history[-1].recall_at_1 > 0.5
 
 
@@ -109,7 +109,7 @@ def test_validation_pictures_are_never_trained_on() -> None:
 
     watch = nn.modules.module.register_module_forward_pre_hook(watched)
     try:
-        train(made, RECIPE.but(epochs=2))
+        run_training(made, RECIPE.but(epochs=2))
     finally:
         watch.remove()
     assert seen
@@ -120,14 +120,14 @@ def test_validation_pictures_are_never_trained_on() -> None:
 
 def test_an_unknown_method_is_named() -> None:
     with pytest.raises(InputError, match="point or dropout"):
-        train(DIGITS, RECIPE.but(method="laplace"))
+        run_training(DIGITS, RECIPE.but(method="laplace"))
 
 
 @pytest.mark.parametrize("method", ["soft-contrastive", "hedged", "centroids", "centroids-ce", "vmf", "mc-infonce"])
 @pytest.mark.parametrize("unused", [{"loss": "triplet"}, {"miner": "hard"}])
 def test_a_loss_or_miner_that_would_go_unused_is_refused(method: str, unused: dict[str, str]) -> None:
     with pytest.raises(InputError, match="its own loss"):
-        train(DIGITS, RECIPE.but(method=method, **unused))
+        run_training(DIGITS, RECIPE.but(method=method, **unused))
 
 
 class _Poisoned(nn.Module):
@@ -150,11 +150,11 @@ class _Poisoned(nn.Module):
 @pytest.mark.parametrize("gradient_only", [False, True])
 def test_nan_is_explained_and_the_last_whole_epoch_kept(tmp_path: Path, gradient_only: bool) -> None:
     events: list[Step | Epoch] = []
-    whole = train(DIGITS, RECIPE.but(epochs=2), out=tmp_path, loss=_Poisoned(10_000), tell=events.append)
+    whole = run_training(DIGITS, RECIPE.but(epochs=2), out=tmp_path, loss=_Poisoned(10_000), tell=events.append)
     kept = (tmp_path / "checkpoint.safetensors").read_bytes()
     last_batch = max(event.step for event in events if isinstance(event, Step))
     with pytest.raises(TrainingError, match=r"NaN|nan") as caught:
-        train(DIGITS, RECIPE, out=tmp_path, resume=True, loss=_Poisoned(last_batch, gradient_only=gradient_only))
+        run_training(DIGITS, RECIPE, out=tmp_path, resume=True, loss=_Poisoned(last_batch, gradient_only=gradient_only))
     assert "learning_rate" in caught.value.fix
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == kept
     assert Embedder.load(tmp_path).fingerprint == whole.embedder.fingerprint
@@ -162,7 +162,7 @@ def test_nan_is_explained_and_the_last_whole_epoch_kept(tmp_path: Path, gradient
 
 def test_nan_in_the_first_epoch_leaves_no_model(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="epoch 1, batch 2"):
-        train(DIGITS, RECIPE, out=tmp_path / "model", loss=_Poisoned(2))
+        run_training(DIGITS, RECIPE, out=tmp_path / "model", loss=_Poisoned(2))
     assert not (tmp_path / "model").exists()
 
 
@@ -173,7 +173,7 @@ class _Together(nn.Module):
 
 def test_collapse_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="collapsed") as caught:
-        train(DIGITS, RECIPE.but(epochs=20, learning_rate=0.01), out=tmp_path, loss=_Together())
+        run_training(DIGITS, RECIPE.but(epochs=20, learning_rate=0.01), out=tmp_path, loss=_Together())
     assert "learning_rate (now 0.01)" in caught.value.fix
 
 
@@ -181,7 +181,7 @@ def test_labels_at_random_teach_nothing() -> None:
     labels = tuple(np.random.default_rng(0).permutation(np.array(DIGITS.labels)).tolist())
     shuffled = ArrayImages("shuffled", DIGITS.ids, labels, DIGITS.array)  # type: ignore[attr-defined]
     with pytest.raises(TrainingError, match="nothing was learned"):
-        train(shuffled, RECIPE.but(validation_share=0.4))
+        run_training(shuffled, RECIPE.but(validation_share=0.4))
 
 
 class _Solved(nn.Module):
@@ -196,9 +196,9 @@ class _Solved(nn.Module):
 
 def test_an_epoch_without_gradient_is_the_last_also_after_a_resume(tmp_path: Path) -> None:
     loss = _Solved()
-    assert len(train(DIGITS, RECIPE, out=tmp_path, loss=loss).history) == 1
+    assert len(run_training(DIGITS, RECIPE, out=tmp_path, loss=loss).history) == 1
     calls = loss.calls
-    assert len(train(DIGITS, RECIPE, out=tmp_path, resume=True, loss=loss).history) == 1
+    assert len(run_training(DIGITS, RECIPE, out=tmp_path, resume=True, loss=loss).history) == 1
     assert loss.calls == calls
 
 
@@ -207,7 +207,7 @@ def test_classes_with_one_picture_do_no_harm() -> None:
     few = DIGITS.subset(sorted(set(rows)))
     labels = tuple(f"single {i}" if i < 5 else label for i, label in enumerate(few.labels))
     mixed = ArrayImages("mixed", few.ids, labels, few.array)  # type: ignore[attr-defined]
-    assert train(mixed, RECIPE.but(epochs=8)).history[-1].recall_at_1 > 0.6
+    assert run_training(mixed, RECIPE.but(epochs=8)).history[-1].recall_at_1 > 0.6
 
 
 @pytest.mark.parametrize(
@@ -217,12 +217,12 @@ def test_classes_with_one_picture_do_no_harm() -> None:
 def test_data_that_cannot_teach(labels: list[str | None], said: str, tmp_path: Path) -> None:
     made = ArrayImages("made", tuple(map(str, range(40))), tuple((labels * 40)[:40]), np.zeros((40, 8, 8), np.uint8))
     with pytest.raises(TrainingError, match=said):
-        train(made, RECIPE, out=tmp_path / "model")
+        run_training(made, RECIPE, out=tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
 def test_a_recipe_that_cannot_be_built() -> None:
     with pytest.raises(InputError, match="backbone"):
-        train(DIGITS, RECIPE.but(backbone="nothing"))
+        run_training(DIGITS, RECIPE.but(backbone="nothing"))
     with pytest.raises(InputError, match="did you mean"):
-        train(DIGITS, RECIPE.but(loss="tripletts"))
+        run_training(DIGITS, RECIPE.but(loss="tripletts"))

@@ -57,7 +57,7 @@ def test_filters_keep_what_they_say(browser):
 def test_a_label_is_confirmed_by_the_nearest_other_item_of_it(browser):
     whole = everything(browser)["items"]
     view = browser.service.state.view()
-    link = browser.service.state.link(view)
+    link = browser.service.state.gallery.matcher
     belief, labels = view.belief.to(dtype=torch.float64), np.array(view.labels)
     same = match_probability(link, belief, belief).numpy()
     np.fill_diagonal(same, 0)

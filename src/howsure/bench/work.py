@@ -18,7 +18,7 @@ from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.index.local.directory import WriterLock
 from howsure.posteriors import dropout, ensemble, laplace
-from howsure.training import Epoch, Step, train
+from howsure.training import Epoch, Step, run_training
 from howsure.training.state import CHECKPOINT
 
 __all__ = ["FEATURES", "Work"]
@@ -89,7 +89,7 @@ class Work:
         entry = self.entry_of(method, seed)
         start = self.trained(entry.start, seed, images) if entry.start else None
         with self.model(method, seed) as out:
-            return train(images, entry.recipe, out=out, resume=True, start=start, tell=self.heard).embedder
+            return run_training(images, entry.recipe, out=out, resume=True, start=start, tell=self.heard).embedder
 
     @contextmanager
     def model(self, method: str, seed: int) -> Iterator[Path]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from howsure.cli.console import Json, Seed, Strict, device, print_json, progress, report_skipped, say
-from howsure.errors import CalibrationError, GalleryError, InputError
+from howsure.errors import CalibrationError, InputError
 
 if TYPE_CHECKING:
     from howsure.data import ImageSet
     from howsure.embedder import Embedder, Encoded
-    from howsure.embeddings import Embedding
 
 
 def calibrate(
@@ -39,31 +38,39 @@ def calibrate(
     from howsure.decide import calibrate as fit
     from howsure.embedder import Embedder
     from howsure.embeddings import cat
+    from howsure.gallery import Gallery
 
+    tolerated: dict[str, Any] = {
+        "max_error": max_error,
+        "confidence": confidence,
+        "unknown_rate": unknown_rate,
+        "seed": seed,
+    }
     embedder = Embedder.load(model).to(device())
     held = _encoded(embedder, pictures.load(data), strict=strict)
-    query, labels, ids, reference, identities = _roles(held, gallery, embedder, seed=seed)
-    if unknown is not None:
-        strangers = _encoded(embedder, pictures.load(unknown), strict=strict)
-        query, labels = cat([query, strangers.embedding]), labels + [None] * len(strangers.embedding)
-        ids += strangers.images.ids
+    _require_labels(held.images)
+    others = _encoded(embedder, pictures.load(unknown), strict=strict) if unknown is not None else None
+    more, names = (others.embedding, list(others.images.ids)) if others else (None, [])
     try:
-        policy = fit(
-            query,
-            labels,
-            reference,
-            identities,
-            max_error=max_error,
-            confidence=confidence,
-            unknown_rate=unknown_rate,
-            seed=seed,
-            model=embedder.fingerprint,
-            ids=ids,
-        )
+        if gallery is not None:
+            with Gallery.open(gallery, model=model) as opened:
+                ids = [*held.images.ids, *names]
+                policy = opened.calibrate(held.embedding, held.images.labels, unknown=more, ids=ids, **tolerated)
+        else:
+            query, answer = _halves(held, seed=seed)
+            policy = fit(
+                query.embedding if more is None else cat([query.embedding, more]),
+                [*query.images.labels, *[None] * len(names)],
+                answer.embedding,
+                list(map(str, answer.images.labels)),
+                model=embedder.fingerprint,
+                ids=[*query.images.ids, *names],
+                **tolerated,
+            )
+            policy.save(model)
     except CalibrationError as error:
         say(f"howsure: {error}")
         raise typer.Exit(1) from error
-    policy.save(model)
     made = policy.certificate
     if as_json:
         judged = {name: asdict(honesty) for name, honesty in policy.honesty.items()}
@@ -86,31 +93,19 @@ def _encoded(embedder: Embedder, images: ImageSet, *, strict: bool) -> Encoded:
     return encoded
 
 
-def _roles(
-    held: Encoded, gallery: str | None, embedder: Embedder, *, seed: int
-) -> tuple[Embedding, list[str | None], list[str], Embedding, list[str]]:
-    """Who asks, with labels and ids, and who answers: held-out pictures a gallery, or some of them the others."""
-    from howsure import data as pictures
-    from howsure.index import connect
-
-    images = held.images
+def _require_labels(images: ImageSet) -> None:
     if None in images.labels:
         raise InputError(
             f"labels of {images.name}", expected="one for every picture", got=f"{images.labels.count(None)} missing"
         )
-    if gallery is None:
-        ask, answer = pictures.split(images, {"queries": 0.6, "references": 0.4}, seed=seed)
-        place = {name: row for row, name in enumerate(images.ids)}
-        rows = [[place[name] for name in part.ids] for part in (ask, answer)]
-        known = list(map(str, answer.labels))
-        return held.embedding[rows[0]], list(ask.labels), list(ask.ids), held.embedding[rows[1]], known
-    with connect(gallery) as index:
-        if index.about.get("fingerprint") != embedder.fingerprint:
-            raise GalleryError(
-                f"gallery {gallery}",
-                expected=f"made by {embedder.fingerprint}",
-                got=str(index.about.get("fingerprint")),
-            )
-        ids, belief = index.embedding()
-        identities = [label or f"item {name}" for name, label in zip(ids, index.labels(ids), strict=True)]
-    return held.embedding, list(images.labels), list(images.ids), belief, identities
+
+
+def _halves(held: Encoded, *, seed: int) -> tuple[Encoded, Encoded]:
+    """Who asks, and who answers, where there is no gallery."""
+    from howsure import data as pictures
+    from howsure.embedder import Encoded
+
+    row_of = {name: row for row, name in enumerate(held.images.ids)}
+    parts = pictures.split(held.images, {"queries": 0.6, "references": 0.4}, seed=seed)
+    ask, answer = (Encoded(held.embedding[[row_of[name] for name in part.ids]], part, ()) for part in parts)
+    return ask, answer

@@ -14,7 +14,7 @@ from howsure.errors import InputError
 if TYPE_CHECKING:
     from howsure.data import ImageSet
     from howsure.embedder import Embedder, Encoded
-    from howsure.evaluation.evaluate import Metric
+    from howsure.evaluation.model import Metric
     from howsure.match import Matcher
 
 CLEAN = "clean"
@@ -48,7 +48,7 @@ def evaluate(
     from howsure.decide import Policy
     from howsure.embedder import Embedder
     from howsure.evaluation.answer_calibration import chance_metrics, honesty_of
-    from howsure.evaluation.evaluate import evaluate as measure
+    from howsure.evaluation.model import evaluate_embeddings as measure
     from howsure.plots.figures import require_matplotlib
     from howsure.plots.map_files import map_file
     from howsure.plots.sheets import sheets_folder

@@ -80,7 +80,7 @@ def _seen(path: Path, images: ImageSet, *, strict: bool) -> _Seen:
 
     from howsure.embedder import Embedder
     from howsure.embeddings import point_estimates
-    from howsure.evaluation.evaluate import neighbours
+    from howsure.neighbours import neighbours
 
     embedder = Embedder.load(path).to(device())
     began = time.perf_counter()

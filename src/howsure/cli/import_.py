@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from howsure.cli.console import Json, print_json, progress
-from howsure.errors import GalleryError
 
 
 def import_(
@@ -17,19 +16,13 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Read a file into a gallery: a path or a URL. What is there already is left alone."""
+    from howsure.gallery import FINGERPRINT, require_model
     from howsure.index import connect, import_gallery
     from howsure.index.archive import read_manifest
 
     manifest = read_manifest(file)
     with connect(out, create=True, about=manifest.about) as index:
-        ours, theirs = index.about.get("fingerprint"), manifest.about.get("fingerprint")
-        if ours != theirs:
-            raise GalleryError(
-                f"gallery {out}",
-                expected=f"items of the model that made it, {ours}",
-                got=f"items of {theirs}",
-                fix="import them into a new gallery",
-            )
+        require_model(out, made_with=index.about.get(FINGERPRINT), got=manifest.about.get(FINGERPRINT))
         with progress("importing", manifest.count) as bar:
             added = import_gallery(file, index, progress=bar)
         total = len(index)

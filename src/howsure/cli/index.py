@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from howsure.cli import distributed as across
 from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
-from howsure.errors import GalleryError, InputError
+from howsure.errors import InputError
 
 if TYPE_CHECKING:
     from howsure.data import ImageSet, Skipped
-    from howsure.embedder import Embedder
-    from howsure.index import Index
-
-BLOCK = 1024  # pictures that become durable together
+    from howsure.embedder import Encoded
 
 
 def index(
@@ -35,28 +33,40 @@ def index(
     """Add pictures to a gallery, or remove some. What was added before and has not changed is left alone."""
     if out is None or (data is None and not remove):
         raise InputError("index", expected="DATA -m MODEL -o GALLERY, or -o GALLERY --remove ID", got="less")
+    from howsure import data as pictures
+
     if across.rank() > 0:
         if data is not None and model is not None:
             _help_to_encode(data, model, strict=strict)
         return
-    from howsure.index import connect
+    from howsure.gallery import BLOCK, Gallery
 
     counts = {"added": 0, "unchanged": 0, "removed": 0}
-    skipped: list[Skipped] = []
+    skipped: tuple[Skipped, ...] = ()
     if data is None:
-        gallery = connect(out, write=True)
+        gallery = Gallery.open(out, write=True)
     else:
         if model is None:
             raise InputError("index", expected="-m MODEL", got="no model", fix="howsure train DATA -o MODEL makes one")
-        embedder, images, gallery = _ready(data, model, out)
+        images = pictures.load(data)
+        gallery = Gallery.create(out, model, exist_ok=True)
     with gallery, across.together():
-        if gallery.recovered:
-            say(gallery.recovered)
+        if gallery.index.recovered:
+            say(gallery.index.recovered)
         if remove:
             counts["removed"] = gallery.remove(remove)
         if data is not None:
-            added, unchanged, skipped = _add(gallery, embedder, images, strict=strict)
-            counts |= {"added": added, "unchanged": unchanged}
+            gallery.embedder.to(device())
+            with progress("indexing", len(images)) as bar:
+
+                def encode(todo: ImageSet) -> Iterator[Encoded]:
+                    row_of = {name: row for row, name in enumerate(images.ids)}
+                    agreed = across.agree(images, [row_of[name] for name in todo.ids])
+                    return across.encode_across(gallery.embedder, agreed, batch=BLOCK, strict=strict)
+
+                done = gallery.add(images, encode=encode, progress=bar)
+            counts |= {"added": done.added, "unchanged": done.unchanged}
+            skipped = done.skipped
         total = len(gallery)
     report_skipped(skipped)
     if as_json:
@@ -66,71 +76,13 @@ def index(
         print(f"{out}: {total} items ({changes or 'no change'})")
 
 
-def _ready(data: str, model: Path, out: str) -> tuple[Embedder, ImageSet, Index]:
-    from howsure import data as pictures
-    from howsure.embedder import Embedder
-    from howsure.index import connect
-
-    embedder = Embedder.load(model).to(device())
-    images = pictures.load(data)
-    about = {"model": str(model.resolve()), "fingerprint": embedder.fingerprint}
-    gallery = connect(out, create=True, about=about)
-    made_with = gallery.about.get("fingerprint")
-    if made_with != embedder.fingerprint:
-        gallery.close()
-        raise GalleryError(
-            f"gallery {out}",
-            expected=f"the model that made it, {made_with}",
-            got=embedder.fingerprint,
-            fix="use that model, or make a new gallery",
-        )
-    gallery.describe(about)
-    return embedder, images, gallery
-
-
-def _add(gallery: Index, embedder: Embedder, images: ImageSet, *, strict: bool) -> tuple[int, int, list[Skipped]]:
-    from howsure.data import none_readable
-
-    stamps = [_stamp(images, row) for row in range(len(images))]
-    known = gallery.present(images.ids)
-    present = [row for row, name in enumerate(images.ids) if name in known]
-    old = gallery.items([images.ids[row] for row in present])
-    same = {row for row, item in zip(present, old, strict=True) if item.metadata == stamps[row]}
-    rows = [row for row in range(len(images)) if row not in same]
-    todo = across.agree(images, rows)
-    stamp_of = {images.ids[row]: stamps[row] for row in rows}
-    skipped: list[Skipped] = []
-    added = 0
-    with progress("indexing", len(todo)) as bar:
-        for part in across.encode_across(embedder, todo, batch=BLOCK, strict=strict):
-            ids = part.images.ids
-            gallery.add(ids, part.embedding, labels=part.images.labels, metadata=[stamp_of[name] for name in ids])
-            added += len(ids)
-            skipped.extend(part.skipped)
-            bar(added + len(skipped))
-    if skipped and not added and not same:
-        raise none_readable(images, skipped)
-    return added, len(same), skipped
-
-
 def _help_to_encode(data: str, model: Path, *, strict: bool) -> None:
     """What a process that is not the first does: its share of the encoding."""
     from howsure import data as pictures
     from howsure.embedder import Embedder
+    from howsure.gallery import BLOCK
 
     embedder, images = Embedder.load(model).to(device()), pictures.load(data)
     with across.together():
         for _ in across.encode_across(embedder, across.agree(images, None), batch=BLOCK, strict=strict):
             pass
-
-
-def _stamp(images: ImageSet, row: int) -> dict[str, Any]:
-    """Where a picture came from, and enough to see that it has not changed."""
-    path = images.paths[row]
-    if path is None:
-        return {"source": images.name}
-    try:
-        stat = path.stat()
-    except OSError:
-        return {"path": str(path.absolute())}
-    return {"path": str(path.absolute()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}

@@ -10,7 +10,8 @@ import typer
 from howsure.cli.console import Json, Strict, device, print_json, report_skipped, say
 
 if TYPE_CHECKING:
-    from howsure.decide import Finding, Policy
+    from howsure.decide import Finding
+    from howsure.gallery import GalleryStatus
 
 
 def search(
@@ -25,25 +26,25 @@ def search(
 ) -> None:
     """Search a gallery: the answer, how probable it is, and the matches it rests on."""
     from howsure import data as pictures
-    from howsure.decide import ask
-    from howsure.index import connect
-    from howsure.tasks.opening import model_of
+    from howsure.embeddings import cat
+    from howsure.gallery import Gallery
 
-    results: list[dict[str, Any]] = []
-    with connect(gallery) as index:
-        if index.recovered:
-            say(index.recovered)
-        embedder, policy, matcher = model_of(index, gallery, model)
-        embedder.to(device())
-        same_size = policy is None or len(index) == policy.certificate.gallery
-        identities = None if same_size else index.count_identities()
-        for source in images:
-            encoded = embedder.encode_set(pictures.load(source), strict=strict)
-            report_skipped(encoded.skipped)
-            findings = ask(index, encoded.embedding, policy=policy, matcher=matcher, k=k, identities=identities)
-            shown = [str(path or name) for path, name in zip(encoded.images.paths, encoded.images.ids, strict=True)]
-            results += [_json(name, finding) for name, finding in zip(shown, findings, strict=True)]
-    _watch(results, policy)
+    with Gallery.open(gallery, model=model) as opened:
+        if opened.index.recovered:
+            say(opened.index.recovered)
+        opened.embedder.to(device())
+        encoded = [opened.embedder.encode_set(pictures.load(source), strict=strict) for source in images]
+        findings = opened.ask(cat([one.embedding for one in encoded]), k)
+        status = opened.status()
+    for one in encoded:
+        report_skipped(one.skipped)
+    shown = [str(path or name) for one in encoded for path, name in zip(one.images.paths, one.images.ids, strict=True)]
+    drifted = status.drift.drifted if status.drift else None
+    results = [
+        _json(name, finding) | {"drift": drifted, "stale": list(status.stale)}
+        for name, finding in zip(shown, findings, strict=True)
+    ]
+    _warn(status, len(results))
     if as_json:
         print_json(results)
         return
@@ -51,25 +52,15 @@ def search(
         _print(result)
 
 
-def _watch(results: list[dict[str, Any]], policy: Policy | None) -> None:
-    """Say whether these queries are still like those of calibration; None where there is nothing to tell it by."""
-    import numpy as np
-
-    from howsure.decide import Drift
-
-    drifted: bool | None = None
-    if policy and (drift := Drift(policy.reference)).watches:
-        # By lot, because folders come in order: all pictures of one class are not yet a change.
-        for row in np.random.default_rng(0).permutation(len(results)):
-            drift.see(results[row]["uncertainty"], results[row]["novelty"])
-        drifted = drift.state.drifted
-    if drifted:
+def _warn(status: GalleryStatus, queries: int) -> None:
+    """Say what the promise does not cover."""
+    if status.stale:
+        say(f"howsure: the gallery has changed since calibration ({'; '.join(status.stale)}); calibrate again")
+    if status.drift and status.drift.drifted:
         say(
-            f"howsure: these {len(results)} pictures are not like those the model was calibrated on; "
+            f"howsure: these {queries} pictures are not like those the model was calibrated on; "
             "its promise does not cover them: look at them, then calibrate again"
         )
-    for result in results:
-        result["drift"] = drifted
 
 
 def _json(query: str, finding: Finding) -> dict[str, Any]:

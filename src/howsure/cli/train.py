@@ -69,7 +69,7 @@ def train(
                 say(f"epoch {event.epoch}: loss {event.loss:.4f}, validation recall@1 {event.recall_at_1:.4f}")
 
         try:
-            done = training.train(
+            done = training.run_training(
                 images, settings, out=out, resume=resume, strict=strict, device=device(), start=origin, tell=tell
             )
         except KeyboardInterrupt as error:

@@ -46,6 +46,17 @@ class ImageSet(ABC):
     def paths(self) -> tuple[Path | None, ...]:
         """Where each picture lies; None for a picture in memory."""
 
+    def stamp(self, i: int) -> dict[str, Any]:
+        """Where picture i came from, and enough to see that its file has not changed."""
+        path = self.paths[i]
+        if path is None:
+            return {"source": self.name}
+        try:
+            stat = path.stat()
+        except OSError:
+            return {"path": str(path.absolute())}
+        return {"path": str(path.absolute()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}
+
     @abstractmethod
     def image(self, i: int) -> Image.Image:
         """Picture i, upright, in mode "L" or "RGB"; `DataError` when it cannot be read."""

@@ -52,13 +52,13 @@ def ask(
     policy: Policy | None,
     matcher: Matcher | None = None,
     k: int = 5,
-    identities: int | None = None,
 ) -> list[Finding]:
     """One finding a query. Items without a label are identities of their own.
 
-    Without a policy every answer is `not_sure`, and `matcher`, where there is one, still gives probabilities.
-    `identities` is how many the gallery holds; without it, as many as when the policy was made.
+    Without a policy every answer is `not_sure`, and `matcher`, where there is one, still gives probabilities. Where the
+    gallery has changed since calibration, its identities are counted, and probabilities corrected for it.
     """
+    identities = policy.identities_in(index) if policy else None
     link = policy.matcher_at(identities) if policy else matcher
     matches = index.search(query, max(k, DEPTH), matcher=link)
     uncertainty = query.uncertainty.double().numpy()

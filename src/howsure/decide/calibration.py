@@ -49,7 +49,8 @@ def calibrate(
     fit, test, known = held.fit, held.test, held.known
 
     matcher = fit_matcher(held, gallery, names, rng=rng)
-    distances, positions = nearest(held, gallery, names)
+    near = nearest(held, gallery, names)
+    distances, positions = near.distances, near.positions
     found, doubt = names[positions], gallery.uncertainty.double().numpy()
     novelty = None if query.novelty is None else query.novelty.double().numpy()
     own = query.uncertainty.double().numpy()

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from howsure.compare import rms_distance
 from howsure.decide.evidence import DEPTH
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError, InputError
+from howsure.neighbours import Neighbours, neighbours
 from howsure.numerics.link import folds_of
 
 FIT_SHARE = 1 / 3  # of the queries fit probabilities and fix the thresholds; the rest test them
@@ -50,26 +49,14 @@ class HeldOut:
         return cls(query, wanted, hidden, enrolled & ~hidden, folds_of(labels), fit, test)
 
 
-def nearest(held: HeldOut, gallery: Embedding, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distances and positions of the DEPTH nearest items; a hidden query does not see its own identity."""
-    gallery = gallery.to(dtype=torch.float64)
-    rows = []
-    for start in range(0, len(held.query), 256):
-        part = slice(start, start + 256)
-        distance = rms_distance(held.query[part].to(dtype=torch.float64), gallery)
-        own = torch.from_numpy((held.wanted[part][:, None] == names) & held.hidden[part][:, None])
-        distance[own] = torch.inf
-        rows.append(distance.topk(min(DEPTH, len(gallery)), largest=False))
-    distances = torch.cat([row.values for row in rows]).numpy()
-    found = torch.cat([row.indices for row in rows]).numpy()
-    # A gallery too small to fill the depth without the hidden identity repeats its farthest visible item.
-    visible = np.isfinite(distances)
-    last = np.maximum(visible.sum(1) - 1, 0)
-    row = np.arange(len(distances))
-    return (
-        np.where(visible, distances, distances[row, last][:, None]),
-        np.where(visible, found, found[row, last][:, None]),
-    )
+def nearest(held: HeldOut, gallery: Embedding, names: np.ndarray) -> Neighbours:
+    """The DEPTH nearest items; a hidden query does not see its own identity."""
+
+    def own(rows: np.ndarray) -> np.ndarray:
+        mask: np.ndarray = (held.wanted[rows][:, None] == names) & held.hidden[rows][:, None]
+        return mask
+
+    return neighbours(held.query, gallery, depth=DEPTH, hidden=own)
 
 
 def data_hash(ids: Sequence[str], labels: Sequence[str | None]) -> str:

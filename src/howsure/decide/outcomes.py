@@ -11,7 +11,8 @@ from howsure.compare import expected_similarity
 from howsure.decide.ask import Finding
 from howsure.decide.certify import widest_threshold
 from howsure.decide.held_out import FIT_SHARE
-from howsure.embeddings import Embedding
+from howsure.embeddings import Embedding, point_estimates
+from howsure.neighbours import neighbours
 
 __all__ = ["Nearest", "Row", "Tally", "Verdicts", "certified_threshold", "nearest", "rows_of", "verdicts_of"]
 
@@ -68,13 +69,18 @@ class Nearest:
 
 
 def nearest(query: Embedding, gallery: Embedding, identities: Sequence[str]) -> Nearest:
-    """The gallery item most similar to each query, by `expected_similarity`: no uncertainty takes part."""
-    similarity = expected_similarity(query, gallery).double().numpy()
-    names = np.asarray(identities)
-    best = similarity.argmax(1)
-    top = similarity[np.arange(len(best)), best]
-    others = np.where(names == names[best][:, None], -np.inf, similarity).max(1)
-    return Nearest(names[best], top, top - others)
+    """The nearest gallery item of each query by point estimates: no uncertainty takes part."""
+    names, points = np.asarray(identities), point_estimates(gallery)
+    asked = point_estimates(query)
+    best = neighbours(asked, points, depth=1).positions[:, 0]
+    other = neighbours(asked, points, depth=1, hidden=lambda rows: names == names[best[rows]][:, None])
+    top = _similarity(query, gallery, best)
+    alone = np.isinf(other.distances[:, 0])
+    return Nearest(names[best], top, np.where(alone, np.inf, top - _similarity(query, gallery, other.positions[:, 0])))
+
+
+def _similarity(query: Embedding, gallery: Embedding, rows: np.ndarray) -> np.ndarray:
+    return expected_similarity(query, gallery[rows], paired=True).double().numpy()
 
 
 def certified_threshold(
@@ -86,7 +92,9 @@ def certified_threshold(
     return proved.threshold if proved else None
 
 
-def verdicts_of(findings: Sequence[Finding], labels: Sequence[str], *, unknown: Sequence[bool]) -> Verdicts:
+def verdicts_of(
+    findings: Sequence[Finding], labels: Sequence[str | None], *, unknown: Sequence[bool] | np.ndarray
+) -> Verdicts:
     """Judge answers: a match must name the label, `unknown` is right where the label is in no gallery."""
     kinds = np.array([finding.answer.kind for finding in findings])
     named = np.array([finding.matches[0].label if finding.matches else None for finding in findings], dtype=object)

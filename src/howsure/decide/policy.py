@@ -15,6 +15,7 @@ from howsure.decide.drift import Reference
 from howsure.decide.probability import Chances, Odds
 from howsure.errors import ModelError
 from howsure.files import write_whole
+from howsure.index import Index
 from howsure.match import Matcher
 
 POLICY_FILE = "policy.json"
@@ -46,6 +47,7 @@ class Certificate:
     identities: int  # of these items
     data: str  # hash of the held-out queries, names and labels
     made: str  # date
+    changes: int | None = None  # state of the gallery that it was made in; None where it is not known
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,21 @@ class Policy:
             return match, np.zeros_like(match)
         nearer = odds.right >= odds.none
         return match & nearer, (odds.none >= self.unknown_at) & ~nearer
+
+    def identities_in(self, index: Index) -> int | None:
+        """How many identities this gallery holds; None where it is the one that the policy was made in."""
+        made = self.certificate
+        same = len(index) == made.gallery if made.changes is None else index.changes == made.changes
+        return None if same else index.count_identities()
+
+    def stale_in(self, index: Index) -> tuple[str, ...]:
+        """How this gallery differs from the one that the policy was made in; empty where it does not."""
+        made = self.certificate
+        if made.changes == index.changes:
+            return ()
+        counts = {"items": (made.gallery, len(index)), "identities": (made.identities, index.count_identities())}
+        told = [f"{what}: {then} at calibration, {now} now" for what, (then, now) in counts.items() if then != now]
+        return tuple(told) if told or made.changes is None else ("items were replaced since calibration",)
 
     def matcher_at(self, identities: int | None) -> Matcher:
         """The matcher where a pair matches as rarely as in a gallery of so many identities."""

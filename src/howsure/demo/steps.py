@@ -21,7 +21,7 @@ from howsure.errors import CalibrationError
 from howsure.index import LocalIndex
 from howsure.plots.figures import require_matplotlib
 from howsure.recipe import Recipe, recipe_for
-from howsure.training import Epoch, Step, method_named, train
+from howsure.training import Epoch, Step, method_named, run_training
 
 __all__ = ["CONFIDENCE", "HOWSURE", "MAX_ERROR", "NEAREST", "PROMISED", "Demo", "Query", "run"]
 
@@ -150,7 +150,7 @@ def _trained(images: ImageSet, recipe: Recipe, *, out: Path, device: str, bar: C
     def tell(event: Step | Epoch) -> None:
         bar(event.epoch - 1 + event.step / event.steps if isinstance(event, Step) else event.epoch)
 
-    return train(images, recipe, out=out, device=device, tell=tell).embedder
+    return run_training(images, recipe, out=out, device=device, tell=tell).embedder
 
 
 def _indexed(images: ImageSet, embedder: Embedder, *, out: Path, bar: Callable[[float], None]) -> Enrolled:

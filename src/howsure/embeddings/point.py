@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from howsure.embeddings.base import Embedding, axes
+from howsure.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +23,17 @@ class Point(Embedding):
 
     name: ClassVar[str] = "point"
     location: Tensor = axes(1)
+
+    @classmethod
+    def from_vectors(cls, vectors: np.ndarray | Tensor) -> Point:
+        """Vectors that another model made, (N, D), as they are; on the CPU."""
+        try:
+            tensor = vectors if isinstance(vectors, Tensor) else torch.from_numpy(np.ascontiguousarray(vectors))
+        except TypeError as error:
+            raise InputError("vectors", expected="floats (N, D)", got=f"{vectors.dtype} {vectors.shape}") from error
+        if not tensor.is_floating_point() or tensor.ndim != 2:
+            raise InputError("vectors", expected="floats (N, D)", got=f"{tensor.dtype} {tuple(tensor.shape)}")
+        return cls(tensor.detach().cpu()).checked()
 
     @property
     def mean(self) -> Tensor:

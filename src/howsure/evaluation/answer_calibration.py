@@ -10,8 +10,8 @@ from scipy.special import expit
 from howsure.decide import Honesty, Policy, weigh
 from howsure.decide.calibration_report import NONE, RIGHT
 from howsure.embeddings import Embedding
-from howsure.evaluation.evaluate import neighbours
 from howsure.evaluation.metric import Metric
+from howsure.neighbours import neighbours
 
 __all__ = ["chance_metrics", "honesty_of"]
 

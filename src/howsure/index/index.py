@@ -37,6 +37,7 @@ class Index(ABC):
         self.place = place
         self._write = write
         self._turn = threading.RLock()
+        self._counted: tuple[int, int] | None = None  # identities, and the state they were counted in
 
     @abstractmethod
     def close(self) -> None:
@@ -171,10 +172,17 @@ class Index(ABC):
         """How many items carry each of these labels; an item without one stands alone."""
 
     def count_identities(self) -> int:
-        """How many identities there are; past some thousand items by a sample of them, each counted as 1/references."""
-        some = self.sample(SAMPLE)
-        references = self.references(self.labels(some)) if some else [1]
-        return round(len(self) * float(np.mean(1 / np.array(references))))
+        """How many identities there are; past some thousand items by a sample of them, each counted as 1/references.
+
+        Counted once for each state of the items.
+        """
+        with self._turn:
+            now = self.changes
+            if self._counted is None or self._counted[0] != now:
+                some = self.sample(SAMPLE)
+                references = self.references(self.labels(some)) if some else [1]
+                self._counted = now, round(len(self) * float(np.mean(1 / np.array(references))))
+            return self._counted[1]
 
     @abstractmethod
     def get(self, ids: Sequence[str]) -> Embedding:

@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 from howsure.data import ImageSet
 from howsure.embeddings import Embedding
 from howsure.errors import DataError, InputError
-from howsure.evaluation.evaluate import neighbours
 from howsure.files import write_whole
+from howsure.neighbours import neighbours
 
 __all__ = ["sheets_folder", "write_sheets"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from howsure.data import BalancedBatches, ImageSet, InputSpec, validation_split
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.losses import ReadsFeatures, learned_link
-from howsure.recipe import Recipe
+from howsure.recipe import Recipe, read_recipe, recipe_for
 from howsure.training.events import Epoch, Step, Trained
 from howsure.training.from_model import frozen_from, settle_scales
 from howsure.training.methods import Setting, method_named, scales_alone
@@ -24,8 +25,31 @@ from howsure.training.state import State
 from howsure.training.validation import Validation, finite
 
 
-@remembering()
 def train(
+    pictures: str | Path | ImageSet,
+    recipe: Recipe | str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    tell: Callable[[Step | Epoch], None] = lambda event: None,
+    **settings: Any,
+) -> Embedder:
+    """Train an embedder on labelled pictures: a folder of folders, a table, a published set.
+
+    `recipe` is one, or a file, or the name of a shipped one; by default the one for these pictures. `settings` change
+    keys of it: `train("photos/", method="gaussian", epochs=5)`. With `out`, the best model so far is always on disk,
+    and `resume` goes on where a stopped run ended. `run_training` also tells the history.
+    """
+    images = pictures if isinstance(pictures, ImageSet) else data.load(pictures)
+    if not isinstance(recipe, Recipe):
+        recipe = recipe_for(images.name) if recipe is None else read_recipe(recipe)
+    place = None if out is None else Path(out)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return run_training(images, recipe.but(**settings), out=place, resume=resume, device=device, tell=tell).embedder
+
+
+@remembering()
+def run_training(
     images: ImageSet,
     recipe: Recipe,
     *,
@@ -37,7 +61,7 @@ def train(
     start: Embedder | None = None,
     tell: Callable[[Step | Epoch], None] = lambda event: None,
 ) -> Trained:
-    """Train an embedder on labelled pictures.
+    """Train an embedder on labelled pictures by a recipe; `train` is the short way.
 
     `loss` replaces the recipe's own: any module that takes (Embedding, labels); `OnMeans(loss, miner)` makes one of any
     pytorch-metric-learning loss. With `out`, the best model so far is always on disk, and a run that was stopped goes

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from howsure.compare import rms_distance
 from howsure.data import InputSpec
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError, TrainingError
 from howsure.match import balanced_matcher
 from howsure.metrics import recall_at_k
+from howsure.neighbours import neighbours
 from howsure.recipe import Recipe
 from howsure.training.events import Epoch
 
@@ -50,12 +49,7 @@ class Validation:
         By places: early in a run doubts are noise, and firm pictures would be everybody's neighbours.
         """
         bare = point_estimates(belief)
-        nearest = np.empty(len(bare), int)
-        for start in range(0, len(bare), 512):
-            block = rms_distance(bare[start : start + 512], bare)
-            rows = torch.arange(len(block))
-            block[rows, rows + start] = torch.inf
-            nearest[start : start + len(block)] = block.argmin(1).numpy()
+        nearest = neighbours(bare, bare, leave_one_out=True, depth=1).positions[:, 0]
         has_mate = np.bincount(self.labels)[self.labels] > 1
         hit = self.labels[nearest] == self.labels
         return recall_at_k(hit[has_mate, None], 1)

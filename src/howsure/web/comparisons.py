@@ -6,7 +6,7 @@ import threading
 
 from howsure.decide import Policy
 from howsure.errors import GalleryError
-from howsure.web.gallery_review import MOST, Neighbours, codes_of, look_around
+from howsure.web.gallery_review import MOST, Neighbourhood, codes_of, look_around
 from howsure.web.problems import RefusedError
 from howsure.web.unknown_roc import Roc, unknown_roc
 from howsure.web.versioned_cache import Once
@@ -24,20 +24,20 @@ class Comparisons:
         self._once = Once()
         self._closed = threading.Event()
 
-    def neighbours(self, view: View) -> Neighbours:
+    def neighbours(self, view: View) -> Neighbourhood:
         """What its neighbours say about each item."""
         belief, labels, count = view.belief, view.labels, len(view.ids)
         if belief is None or not 2 <= count <= MOST:
             raise GalleryError("neighbours", expected=f"a gallery of 2 to {MOST:,} items", got=f"{count:,}")
 
-        def look() -> Neighbours:
+        def look() -> Neighbourhood:
             return look_around(belief, codes_of(labels)[0], go_on=self._go_on)
 
         return self._once.make("neighbours", view.changes, look)
 
-    def known(self, view: View) -> Neighbours | None:
+    def known(self, view: View) -> Neighbourhood | None:
         """The same without a wait: None where it would take long, or there is nothing to compare."""
-        found: Neighbours | None = self._once.found("neighbours", view.changes)
+        found: Neighbourhood | None = self._once.found("neighbours", view.changes)
         return self.neighbours(view) if found is None and 2 <= len(view.ids) <= QUICK else found
 
     def strangers(self, view: View, policy: Policy | None) -> Roc | str:

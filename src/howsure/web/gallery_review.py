@@ -9,22 +9,19 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from howsure.compare import rms_distance
 from howsure.embeddings import Embedding
-from howsure.index.local.scan import nearest, squared_norms
-from howsure.index.ranking.keys import item_keys, query_keys
 from howsure.match import Matcher
+from howsure.neighbours import neighbours
 
-__all__ = ["MOST", "Neighbours", "codes_of", "look_around"]
+__all__ = ["MOST", "Neighbourhood", "codes_of", "look_around"]
 
 NEAREST = 16
 MOST = 100_000  # items; the work grows with their square
-TOGETHER = 64  # queries: few, for whoever searches meanwhile waits for them
 TWIN = 0.1  # of the usual gap to the nearest: two pictures that are closer are taken for one
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbourhood:
     """The k nearest other items of each of N, nearest first; codes stand for labels, -1 for none."""
 
     codes: np.ndarray  # (N,)
@@ -88,24 +85,9 @@ def codes_of(labels: list[str | None]) -> tuple[np.ndarray, list[str]]:
     return np.array([-1 if label is None else places[label] for label in labels], int), names
 
 
-def look_around(belief: Embedding, codes: np.ndarray, *, go_on: Callable[[], None]) -> Neighbours:
+def look_around(belief: Embedding, codes: np.ndarray, *, go_on: Callable[[], None]) -> Neighbourhood:
     """Compare all with all, block by block; before each, `go_on` may raise."""
-    exact = belief.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
-    k = min(NEAREST, len(belief) - 1)
-    keys, mean = item_keys(exact), exact.mean.numpy()
-    norms = squared_norms(keys)
-    parts = []
-    for start in range(0, len(belief), TOGETHER):
-        go_on()
-        own = np.arange(start, min(start + TOGETHER, len(belief)))
-        asked, _ = query_keys(exact[own], len(exact.by_draw()))
-        _, found = nearest(asked, keys, k + 1, norms=lambda: norms)
-        first, second = np.repeat(own, k + 1), found.ravel()
-        distance = rms_distance(exact[first], exact[second], paired=True).numpy().reshape(found.shape)
-        # An item is not its own neighbour. Among many of one place it may not even be found.
-        order = np.argsort(np.where(found == own[:, None], np.inf, distance), axis=1, kind="stable")[:, :k]
-        rows = np.take_along_axis(found, order, 1)
-        gap = np.linalg.norm(mean[own][:, None] - mean[rows], axis=2)
-        parts.append((rows, np.take_along_axis(distance, order, 1), gap))
-    rows, distances, gaps = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Neighbours(codes, rows, distances, gaps)
+    found = neighbours(belief, belief, leave_one_out=True, depth=NEAREST, before_block=go_on)
+    mean = belief.mean.double().numpy()
+    gaps = [np.linalg.norm(mean[row] - mean[near], axis=1) for row, near in enumerate(found.positions)]
+    return Neighbourhood(codes, found.positions, found.distances, np.array(gaps).reshape(found.positions.shape))

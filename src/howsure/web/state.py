@@ -12,14 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from howsure.decide import Drift, Finding, Policy, ask
-from howsure.embedder import Embedder
+from howsure.decide import Finding, Policy
 from howsure.embeddings import Embedding, restore
-from howsure.errors import DataError, GalleryError, InputError
+from howsure.errors import DataError, InputError
 from howsure.files import write_whole
+from howsure.gallery import Gallery
 from howsure.index import Index, connect
-from howsure.match import Matcher
-from howsure.tasks.opening import model_of
 from howsure.web.comparisons import Comparisons
 from howsure.web.feedback import FeedbackLog
 from howsure.web.pictures import KEPT, Picture, Recent, Sources, png
@@ -41,17 +39,14 @@ class State:
     url: str
     name: str
     settings: Settings
-    index: Index
-    embedder: Embedder
-    policy: Policy | None
-    matcher: Matcher | None
+    gallery: Gallery
     folder: Path
     comparisons: Comparisons = field(default_factory=Comparisons)
 
     def __post_init__(self) -> None:
         self.feedback, self.recent, self.sources = FeedbackLog(self.folder), Recent(), Sources()
         self.removals = Removals(self._forget)
-        self.drift = Drift(self.policy.reference) if self.policy else None
+        self.index, self.embedder = self.gallery.index, self.gallery.embedder
         self.maps = Once()
         self._view: View | None = None
         self._turn = threading.RLock()
@@ -64,12 +59,17 @@ class State:
                 self._view = self._look(changes)
             return self._view
 
+    def last_view(self) -> View:
+        """The gallery as it was when somebody last looked: enough to rank an uncertainty, and nothing is read."""
+        with self._turn:
+            return self._view or self.view()
+
     def _look(self, changes: int) -> View:
         if len(self.index) == 0:
-            return View(changes, [], [], None, np.empty(0), 0)
+            return View(changes, [], [], None, np.empty(0))
         ids, belief = self.index.embedding()
         uncertainty = belief.uncertainty.double().numpy()
-        return View(changes, ids, self.index.labels(ids), belief, uncertainty, self.index.count_identities())
+        return View(changes, ids, self.index.labels(ids), belief, uncertainty)
 
     def encode(self, pictures: Sequence[Picture]) -> Embedding:
         """Beliefs about pictures."""
@@ -79,35 +79,19 @@ class State:
         """The same, and what of each uncertainty is about the model."""
         return self.embedder.encode_split([picture.image for picture in pictures])
 
+    @property
+    def policy(self) -> Policy | None:
+        """What answers; None where nothing is calibrated yet."""
+        return self.gallery.policy
+
     def ask(self, query: Embedding, k: int) -> list[Finding]:
         """The same answers as `howsure search` gives."""
-        while True:
-            view = self.view()
-            identities = self._identities(view)
-            try:
-                return ask(self.index, query, policy=self.policy, matcher=self.matcher, k=k, identities=identities)
-            except GalleryError:
-                if self.index.changes == view.changes:
-                    raise  # else an item went after the search had found it
-
-    def link(self, view: View) -> Matcher | None:
-        """What tells P(same) in a search; None if the model has nothing of the kind."""
-        if self.policy is None:
-            return self.matcher
-        return self.policy.matcher_at(self._identities(view))
-
-    def _identities(self, view: View) -> int | None:
-        same_size = self.policy is None or len(view.ids) == self.policy.certificate.gallery
-        return None if same_size else view.identities
+        return self.gallery.ask(query, k, watch=False)
 
     def watch(self, findings: Sequence[Finding]) -> bool | None:
         """Count queries, and say whether they have drifted; None where nothing can tell."""
-        if self.drift is None or not self.drift.watches:
-            return None
         with self._turn:
-            for finding in findings:
-                self.drift.see(finding.uncertainty, finding.novelty)
-            return self.drift.state.drifted
+            return self.gallery.watch(findings)
 
     def known(self, ids: Sequence[str]) -> Embedding:
         """The beliefs of items; 404 for one that is not there."""
@@ -119,9 +103,7 @@ class State:
 
     def given(self, fields: dict[str, list[list[float]]]) -> Embedding:
         """Beliefs of the gallery's family from their fields."""
-        belief = self.view().belief
-        if belief is None:
-            raise GalleryError(f"gallery {self.url}", expected="items", got="an empty gallery", fix="add some first")
+        belief = self.index.get(self.index.sample(1))
         if len(belief.by_draw()) > 1:
             raise InputError("fields", expected="a family without draws", got=belief.family, fix="ask by ids")
         try:
@@ -185,21 +167,20 @@ class State:
     def close(self) -> None:
         """Let go of everything."""
         self.removals.close()
-        self.index.close()
+        self.gallery.close()
 
 
 def open_state(gallery: str | Path, settings: Settings) -> State:
     """Open a gallery and the model that made it."""
     url = str(gallery)
-    index = connect(url)
+    opened = Gallery.open(url, model=settings.model)
     try:
-        embedder, policy, matcher = model_of(index, url, settings.model)
-        embedder.to("cuda" if torch.cuda.is_available() else "cpu")
+        opened.embedder.to("cuda" if torch.cuda.is_available() else "cpu")
         # Beside a gallery on disk; for one on a server, here.
         place = Path(url.partition("?")[0].rpartition("/")[2]) if "://" in url else Path(url)
         place = place.resolve()
         folder = settings.folder or place.with_name(f"{place.name}.window")
-        return State(url, place.name, settings, index, embedder, policy, matcher, folder)
+        return State(url, place.name, settings, opened, folder)
     except BaseException:
-        index.close()
+        opened.close()
         raise

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from howsure.compare import rms_distance
 from howsure.decide import DEPTH, Policy, weigh
 from howsure.embeddings import Embedding
 from howsure.metrics import auroc
 from howsure.metrics.thresholds import counts
+from howsure.neighbours import Neighbours, neighbours
 
 __all__ = ["Roc", "unknown_roc"]
 
 ASKED = 1_000  # items, by lot
-TOGETHER = 32
 POINTS = 200  # of the curve
 
 
@@ -44,16 +43,21 @@ def unknown_roc(belief: Embedding, codes: np.ndarray, policy: Policy, *, go_on: 
     exact = belief.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
     # Items without a label are identities of their own.
     whose = np.where(codes >= 0, codes, codes.max(initial=0) + 1 + np.arange(len(codes)))
-    blocks = [asked[start : start + TOGETHER] for start in range(0, len(asked), TOGETHER)]
-    known, unknown = [], []
-    for rows in blocks:
-        go_on()
-        distance = rms_distance(exact[rows], exact)
-        distance[torch.arange(len(rows)), torch.from_numpy(rows)] = torch.inf
-        known.append(_score(exact, rows, distance, whose, policy))
-        distance[torch.from_numpy(whose == whose[rows][:, None])] = torch.inf
-        unknown.append(_score(exact, rows, distance, whose, policy))
-    score = np.concatenate([*known, *unknown])
+    query = exact[asked]
+
+    def itself(rows: np.ndarray) -> np.ndarray:
+        mask: np.ndarray = np.arange(len(whose)) == asked[rows][:, None]
+        return mask
+
+    def own(rows: np.ndarray) -> np.ndarray:
+        mask: np.ndarray = whose == whose[asked[rows]][:, None]
+        return mask
+
+    known, unknown = (
+        _score(exact, asked, neighbours(query, exact, depth=DEPTH, hidden=hidden, before_block=go_on), whose, policy)
+        for hidden in (itself, own)
+    )
+    score = np.concatenate([known, unknown])
     stranger = np.arange(len(score)) >= len(asked)
     curve = counts(stranger, score, names=("unknown", "score"))
     some = np.unique(np.linspace(0, len(curve.threshold) - 1, POINTS).round().astype(int))
@@ -64,23 +68,15 @@ def unknown_roc(belief: Embedding, codes: np.ndarray, policy: Policy, *, go_on: 
     )
 
 
-def _score(
-    belief: Embedding, rows: np.ndarray, distance: torch.Tensor, whose: np.ndarray, policy: Policy
-) -> np.ndarray:
-    near = distance.topk(min(DEPTH, distance.shape[1]), largest=False)
-    distances, places = near.values.numpy(), near.indices.numpy()
-    # Those out of sight, where too few are in it, give their place to the farthest that is.
-    last = np.maximum(np.isfinite(distances).sum(1) - 1, 0)[:, None]
-    within = np.minimum(np.arange(distances.shape[1]), last)
-    distances, places = np.take_along_axis(distances, within, 1), np.take_along_axis(places, within, 1)
+def _score(belief: Embedding, rows: np.ndarray, near: Neighbours, whose: np.ndarray, policy: Policy) -> np.ndarray:
     uncertainty, novelty = belief.uncertainty.numpy(), belief.novelty
     evidence = weigh(
         policy.matcher,
-        distances,
-        whose[places],
+        near.distances,
+        whose[near.positions],
         uncertainty[rows],
         None if novelty is None else novelty.numpy()[rows],
-        match_uncertainty=uncertainty[places[:, 0]],
+        match_uncertainty=uncertainty[near.positions[:, 0]],
     )
     odds = policy.chances.scores(evidence)
     return -odds.right if policy.chances.absent is None else odds.none

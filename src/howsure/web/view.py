@@ -21,7 +21,6 @@ class View:
     labels: list[str | None]
     belief: Embedding | None  # None for an empty gallery
     uncertainty: np.ndarray  # (N,)
-    identities: int
 
     @cached_property
     def ascending(self) -> np.ndarray:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from howsure.backbones import build_backbone, feature_count
 from howsure.bench.experiments import flat
-from howsure.bench.experiments.lam import Seen, told
+from howsure.bench.experiments.lam import told
 from howsure.bench.sets import Sets
 from howsure.bench.work import Work
 from howsure.data import ImageSet, validation_split
@@ -22,12 +22,13 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
 from howsure.evaluation.failure_prediction import foreseen
+from howsure.evaluation.scores import Observed
 from howsure.losses import nearest_centroid
 from howsure.metrics import accuracy_at_coverage, auroc, brier, ece, fpr_at_tpr
 from howsure.numerics.conformal import upper_p
 from howsure.numerics.logistic import fit_logistic
 from howsure.recipe import Recipe
-from howsure.training import Epoch, Step, method_named, train
+from howsure.training import Epoch, Step, method_named, run_training
 from howsure.training.methods import Setting
 
 __all__ = ["SOFTMAX", "Contender", "Said", "contend", "encoded", "judged", "noticed", "run", "trial"]
@@ -122,7 +123,7 @@ def contend(
             kept, best = copy.deepcopy(loss.state_dict()), event.recall_at_1
         tell(event)
 
-    trained = train(images, recipe, loss=loss, tell=watch)
+    trained = run_training(images, recipe, loss=loss, tell=watch)
     loss.load_state_dict(kept)
     return Contender(name, trained.embedder, loss.eval(), recipe)
 
@@ -172,7 +173,7 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
         _seen(embedder, images) for images in (sets.test, sets.unfamiliar, sets.training.subset(held), some)
     )
     labels, known_labels = (_codes(seen.labels, sets.training) for seen in (test, known))
-    said, strange, usual = (contender.says(seen.belief) for seen in (test, unfamiliar, known))
+    said, strange, usual = (contender.says(seen.embedding) for seen in (test, unfamiliar, known))
     answers = judged(said, labels, held=(usual, known_labels))
     found: dict[str, Any] = answers | noticed(-said.log_odds, -strange.log_odds)
     free = told(embedder, anchors)
@@ -182,9 +183,9 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
             found[name] = foresees(ours, said.rows == labels) | noticed(ours, theirs)
         return found
     found["accuracy_linear"] = _linear_accuracy(
-        F.normalize(anchors.belief.mean, dim=-1),
+        F.normalize(anchors.embedding.mean, dim=-1),
         torch.from_numpy(_codes(anchors.labels, sets.training)),
-        F.normalize(test.belief.mean, dim=-1),
+        F.normalize(test.embedding.mean, dim=-1),
         labels,
     )
     if contender.name == "centroids-ce":
@@ -201,8 +202,8 @@ def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
     return found
 
 
-def _seen(embedder: Embedder, images: ImageSet) -> Seen:
-    return Seen(*encoded(embedder, images), np.array(images.labels, dtype=str))
+def _seen(embedder: Embedder, images: ImageSet) -> Observed:
+    return Observed(*encoded(embedder, images), np.array(images.labels, dtype=str))
 
 
 def encoded(embedder: Embedder, images: ImageSet) -> tuple[Embedding, Tensor]:
@@ -220,7 +221,7 @@ def _codes(labels: np.ndarray, training: ImageSet) -> np.ndarray:
     return np.searchsorted(np.array(sorted(training.classes)), labels)
 
 
-def _classified(contender: Contender, seen: Seen) -> Said:
+def _classified(contender: Contender, seen: Observed) -> Said:
     """What the classifier of one with both says."""
     with torch.no_grad():
         return Said.of_softmax(contender.loss.get_submodule("classifier")(seen.features))

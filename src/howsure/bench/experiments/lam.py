@@ -6,7 +6,7 @@ The model's own scores stand beside those that any network offers for free, in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,27 +14,34 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.nn import functional as F
 
 from howsure import metrics
 from howsure.bench.sets import Sets
 from howsure.bench.work import Work
 from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
-from howsure.embeddings import Embedding, cat, point_estimates
 from howsure.evaluation.curves import Curves, reliability_points, risk_points, roc_points
-from howsure.evaluation.evaluate import neighbours
 from howsure.evaluation.failure_prediction import foreseen, probability_right
+from howsure.evaluation.scores import (
+    FAR,
+    Observed,
+    classes_by_draw,
+    directions,
+    ensemble_disagreement,
+    mahalanobis,
+    neighbour_disagreement,
+    nth_distance,
+    observe,
+)
+from howsure.neighbours import neighbours
 from howsure.numerics.conformal import Usual
-from howsure.posteriors import laplace, posterior_of, single_head
-from howsure.posteriors.laplace.base import laplace_head, pixel_batches
+from howsure.posteriors import laplace, posterior_of
+from howsure.posteriors.laplace.base import laplace_head
 from howsure.recipe import Recipe
 
-__all__ = ["Judged", "Seen", "judge", "judged", "run", "see", "told"]
+__all__ = ["Judged", "judge", "judged", "run", "told"]
 
 ANCHORS = 5_000  # training pictures that baselines look at
-FAR = 50
-COMPONENTS = 128
 DRAWS = 100
 ASKED = 10  # neighbours that vote
 AMBIGUITY = "ambiguity"
@@ -50,31 +57,17 @@ def run(work: Work) -> dict[str, Any]:
     return {"metrics": found.metrics, "curves": found.curves, **more}
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What a network makes of pictures: beliefs, and the features they come from; of several networks, the first's."""
+def variances(seen: Observed) -> dict[str, Tensor]:
+    """(N, D) by name: `ambiguity`, of the embedding, and where members of an ensemble have a posterior `members`.
 
-    belief: Embedding
-    features: Tensor  # (N, M)
-    labels: np.ndarray
-
-    @property
-    def place(self) -> Embedding:
-        """Where the pictures are, without any doubt about it."""
-        return point_estimates(self.belief)
-
-    @property
-    def variances(self) -> dict[str, Tensor]:
-        """(N, D) by name: `ambiguity`, of the whole belief, and where several networks each have a posterior `members`.
-
-        That is the mean of theirs. Each knows its doubts in full; what such networks disagree about is mostly how their
-        axes lie, and hides them.
-        """
-        draws = self.belief.by_draw()
-        found = {AMBIGUITY: self.belief.variance}
-        if len(draws) > 1 and draws[0].novelty is not None:
-            found["members"] = torch.stack([draw.variance for draw in draws]).mean(0)
-        return found
+    That is the mean of theirs. Each knows its own variance in full; what such networks disagree about is mostly how
+    their axes lie, and hides it.
+    """
+    draws = seen.embedding.by_draw()
+    found = {AMBIGUITY: seen.embedding.variance}
+    if len(draws) > 1 and draws[0].novelty is not None:
+        found["members"] = torch.stack([draw.variance for draw in draws]).mean(0)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,25 +76,6 @@ class Judged:
 
     metrics: dict[str, float] = field(default_factory=dict)
     curves: Curves = field(default_factory=dict)
-
-
-def see(embedder: Embedder, images: ImageSet) -> Seen:
-    """One pass over pictures, with one network or with many."""
-    beliefs, features = [], []
-    # The features are what the head of one network reads, wherever that network is.
-    head = single_head(embedder.head)
-    read: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
-    embedder.eval()
-    try:
-        with torch.no_grad():
-            for pixels in pixel_batches(embedder, images):
-                read.clear()
-                beliefs.append(embedder.head(embedder.backbone(pixels)))
-                features.append(read[0])
-    finally:
-        hook.remove()
-    return Seen(cat(beliefs), torch.cat(features), np.array(images.labels, dtype=str))
 
 
 def judge(embedder: Embedder, sets: Sets, *, seed: int = 0) -> dict[str, float]:
@@ -122,16 +96,16 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
     recipe = Recipe.from_json(embedder.card["recipe"])
     rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
     chosen = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
-    anchors = see(embedder, sets.training.subset(np.sort(chosen).tolist()))
+    anchors = observe(embedder, sets.training.subset(np.sort(chosen).tolist()))
     test, known, foreign = (
-        see(embedder, images) for images in (sets.test, sets.training.subset(held), sets.unfamiliar)
+        observe(embedder, images) for images in (sets.test, sets.training.subset(held), sets.unfamiliar)
     )
-    near = neighbours(test.place, test.place, leave_one_out=True)
+    near = neighbours(test.points, test.points, leave_one_out=True)
     kinds = test.labels[near.positions]
     relevant = kinds == test.labels[:, None]
     right = relevant[:, 0]
     found = _retrieval(relevant, test.labels)
-    found |= _foreseen("outvoted", (kinds[:, :ASKED] != kinds[:, :1]).mean(1), right)
+    found |= _foreseen("outvoted", neighbour_disagreement(kinds), right)
     found["base_rate"] = len(foreign.labels) / (len(foreign.labels) + len(test.labels))
     curves: Curves = {"roc": {}, "risk": {}}
     told_scores = {}
@@ -145,15 +119,15 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         if name in DRAWN:
             curves["roc"][name] = roc_points(ours, theirs)
             curves["risk"][name] = risk_points(ours, ~right)
-    if test.belief.novelty is not None and foreign.belief.novelty is not None:
-        ours, theirs = test.belief.novelty.double(), foreign.belief.novelty.double()
+    if test.embedding.novelty is not None and foreign.embedding.novelty is not None:
+        ours, theirs = test.embedding.novelty.double(), foreign.embedding.novelty.double()
         found |= _detection("novelty", ours, theirs)
         curves["roc"]["novelty"] = roc_points(ours, theirs)
-    if (test.belief.uncertainty > 0).any():
+    if (test.embedding.uncertainty > 0).any():
         found |= _by_beliefs(test, told_scores)
         known_answer = _answers(known)
         known_right = known_answer == known.labels
-        for name, variance in test.variances.items():
+        for name, variance in variances(test).items():
             probability = probability_right(variance.sum(-1), held=(_total(known, name=name), known_right))
             selected = _selective(variance, probability, near.positions[:, 0], right)
             found |= selected if name == AMBIGUITY else {f"{name}.{what}": value for what, value in selected.items()}
@@ -168,51 +142,26 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
     return Judged(found, curves)
 
 
-def told(embedder: Embedder, anchors: Seen) -> dict[str, Callable[[Seen], Tensor]]:
+def told(embedder: Embedder, anchors: Observed) -> dict[str, Callable[[Observed], Tensor]]:
     """Scores, large = doubtful: the model's own, and those for which nothing but the network is needed."""
-    own: dict[str, Callable[[Seen], Tensor]] = {}
-    if (anchors.belief.uncertainty > 0).any():
-        own |= {name: partial(_total, name=name) for name in anchors.variances}
-        own["std_sum"] = lambda seen: seen.belief.variance.sqrt().sum(-1)
+    own: dict[str, Callable[[Observed], Tensor]] = {}
+    if (anchors.embedding.uncertainty > 0).any():
+        own |= {name: partial(_total, name=name) for name in variances(anchors)}
+        own["std_sum"] = lambda seen: seen.embedding.variance.sqrt().sum(-1)
     posterior = posterior_of(embedder.head)
     if posterior and posterior.kind == "laplace":
         own["variance"] = lambda seen: laplace_head(embedder).raw_variance(seen.features).log()
     return own | {
-        "top1_distance": partial(_far, anchors=anchors.place.mean, nth=1, of=lambda seen: seen.place.mean),
-        "knn50_embedding": partial(_far, anchors=anchors.place.mean, nth=FAR, of=lambda seen: seen.place.mean),
-        "knn50_features": partial(_far, anchors=_directions(anchors), nth=FAR, of=_directions),
+        "top1_distance": lambda seen: nth_distance(seen.points.mean, anchors.points.mean, 1),
+        "knn50_embedding": lambda seen: nth_distance(seen.points.mean, anchors.points.mean, FAR),
+        "knn50_features": lambda seen: nth_distance(directions(seen), directions(anchors), FAR),
         "feature_norm": lambda seen: -seen.features.norm(dim=1),
-        "mahalanobis": _mahalanobis(anchors),
+        "mahalanobis": mahalanobis(anchors),
     }
 
 
-def _total(seen: Seen, *, name: str) -> Tensor:
-    return seen.variances[name].sum(-1)
-
-
-def _directions(seen: Seen) -> Tensor:
-    return F.normalize(seen.features, dim=1)
-
-
-def _far(seen: Seen, *, anchors: Tensor, nth: int, of: Callable[[Seen], Tensor]) -> Tensor:
-    """The distance to the nth nearest anchor."""
-    parts = [torch.cdist(part, anchors).kthvalue(nth, dim=1).values for part in of(seen).split(500)]
-    return torch.cat(parts)
-
-
-def _mahalanobis(anchors: Seen) -> Callable[[Seen], Tensor]:
-    """The squared distance to the nearest class mean, one covariance for all classes, in the leading components."""
-    centre = anchors.features.mean(0)
-    torch.manual_seed(0)
-    axes = torch.svd_lowrank(anchors.features - centre, q=min(COMPONENTS, *anchors.features.shape), niter=2)[2]
-    along = (anchors.features - centre) @ axes
-    classes, codes = np.unique(anchors.labels, return_inverse=True)
-    means = torch.stack([along[torch.from_numpy(codes == code)].mean(0) for code in range(len(classes))])
-    within = along - means[torch.from_numpy(codes)]
-    covariance = within.T @ within / len(within)
-    ridge = 1e-6 * covariance.diagonal().mean() * torch.eye(len(covariance))
-    whiten = torch.linalg.cholesky(torch.linalg.inv(covariance + ridge))
-    return lambda seen: torch.cdist((seen.features - centre) @ axes @ whiten, means @ whiten).min(1).values
+def _total(seen: Observed, *, name: str) -> Tensor:
+    return variances(seen)[name].sum(-1)
 
 
 def _retrieval(relevant: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -222,9 +171,9 @@ def _retrieval(relevant: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     return {"recall_at_1": metrics.recall_at_k(relevant, 1), **maps}
 
 
-def _by_beliefs(test: Seen, scores: dict[str, Tensor]) -> dict[str, float]:
+def _by_beliefs(test: Observed, scores: dict[str, Tensor]) -> dict[str, float]:
     """Retrieval by the expected squared distance of whole beliefs, and which scores foresee its errors."""
-    near = neighbours(test.belief, test.belief, leave_one_out=True)
+    near = neighbours(test.embedding, test.embedding, leave_one_out=True)
     relevant = test.labels[near.positions] == test.labels[:, None]
     found = {f"beliefs.{name}": value for name, value in _retrieval(relevant, test.labels).items()}
     return found | {f"{name}.r_auroc_beliefs": metrics.r_auroc(ours, relevant[:, 0]) for name, ours in scores.items()}
@@ -245,9 +194,9 @@ def _foreseen(name: str, doubt: ArrayLike, right: np.ndarray) -> dict[str, float
     return {f"{name}.{what}": value for what, value in foreseen(doubt, right).items()}
 
 
-def _answers(known: Seen) -> np.ndarray:
+def _answers(known: Observed) -> np.ndarray:
     """What the nearest neighbour is, of held-out training pictures among themselves."""
-    near = neighbours(known.place, known.place, leave_one_out=True, depth=1)
+    near = neighbours(known.points, known.points, leave_one_out=True, depth=1)
     answers: np.ndarray = known.labels[near.positions[:, 0]]
     return answers
 
@@ -267,59 +216,37 @@ def _honest(doubt: ArrayLike, probability: np.ndarray, right: np.ndarray) -> dic
     }
 
 
-def _panel(test: Seen, answers: np.ndarray, known: Seen, known_answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _panel(
+    test: Observed, answers: np.ndarray, known: Observed, known_answers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """How many neighbours of single networks are of another kind than the answer of all, and the P(right) it makes.
 
     Where as many are, doubts decide: the mean of the members', or what they disagree about if they have none. Added is
     their place among those of held-out pictures, which is below 1.
     """
-    name = list(test.variances)[-1]
+    name = list(variances(test))[-1]
     usual = np.sort(_total(known, name=name).double().numpy())
-
-    def outvoted(seen: Seen, answers: np.ndarray) -> np.ndarray:
-        place = (usual.searchsorted(_total(seen, name=name).double().numpy()) + 0.5) / (len(usual) + 1)
-        voted = _kinds_by_draw(seen.belief, seen.labels, depth=ASKED)
-        doubt: np.ndarray = (voted != answers[:, None, None]).sum((1, 2)) + place
-        return doubt
-
-    ours, theirs = outvoted(test, answers), outvoted(known, known_answers)
+    ours = ensemble_disagreement(test, test, answers=answers, usual=usual)
+    theirs = ensemble_disagreement(known, known, answers=known_answers, usual=usual)
     return ours, probability_right(ours, held=(theirs, known_answers == known.labels))
 
 
-def _votes(embedder: Embedder, images: ImageSet, test: Seen, *, seed: int) -> dict[str, float]:
+def _votes(embedder: Embedder, images: ImageSet, test: Observed, *, seed: int) -> dict[str, float]:
     """ECE of the share of draws that agree with the most frequent label of the nearest neighbour, both conventions.
 
     Of a last-layer posterior a hundred networks are drawn; others vote as many as they are, and one does not.
     """
-    drawn = test.belief
+    drawn = test.embedding
     if (posterior := posterior_of(embedder.head)) and posterior.kind == "laplace":
-        drawn = see(laplace.drawn(embedder, DRAWS, seed=seed), images).belief
+        drawn = observe(laplace.drawn(embedder, DRAWS, seed=seed), images).embedding
     draws = len(drawn.by_draw())
     if draws == 1:
         return {}
     codes = np.unique(test.labels, return_inverse=True)[1]
     count = np.zeros((len(codes), codes.max() + 1))
-    for voted in _kinds_by_draw(drawn, codes, depth=1)[:, :, 0].T:
+    observed = replace(test, embedding=drawn, labels=codes)
+    for voted in classes_by_draw(observed, observed, 1)[:, :, 0].T:
         count[np.arange(len(codes)), voted] += 1
     share, right = count.max(1) / draws, count.argmax(1) == codes
     votes = {"votes.recall_at_1": float(right.mean()), "votes.ece": metrics.ece(share, right, bins=10)}
     return votes | ({"votes.ece_lam": metrics.lam_ece(share, right)} if (share < 1).any() else {})
-
-
-def _kinds_by_draw(belief: Embedding, kinds: np.ndarray, *, depth: int) -> np.ndarray:
-    """(N, S, depth): what the nearest other pictures are to each network."""
-    depth = min(depth, len(belief) - 1)
-    found = []
-    for place in (draw.point_estimate for draw in belief.by_draw()):
-        parts = [_nearest(place, start, depth) for start in range(0, len(place), 1_000)]
-        found.append(np.concatenate(parts))
-    return kinds[np.stack(found, 1)]
-
-
-def _nearest(place: Tensor, start: int, depth: int) -> np.ndarray:
-    """The nearest other rows of each of a thousand rows."""
-    part = place[start : start + 1_000]
-    similarity = part @ place.T - place.square().sum(1) / 2  # largest where the distance is least
-    similarity[torch.arange(len(part)), torch.arange(start, start + len(part))] = -torch.inf
-    rows: np.ndarray = similarity.topk(depth, dim=1).indices.numpy()
-    return rows

@@ -22,12 +22,13 @@ from howsure.bench.work import Work
 from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
-from howsure.evaluation.evaluate import evaluate, neighbours
 from howsure.evaluation.failure_prediction import foreseen, probability_right
+from howsure.evaluation.model import evaluate_embeddings
 from howsure.losses import OnMeans, made
+from howsure.neighbours import neighbours
 from howsure.posteriors import laplace
 from howsure.recipe import Recipe
-from howsure.training import Epoch, Step, Trained, train
+from howsure.training import Epoch, Step, Trained, run_training
 
 __all__ = [
     "DEPTHS",
@@ -88,7 +89,7 @@ def trained(
     recipe, options = recipe.but(method="soft-contrastive", loss="contrastive"), dict(recipe.loss_options)
     distance = distances.LpDistance(power=options.pop("power", 1), normalize_embeddings=False)
     loss = OnMeans(made(losses.ContrastiveLoss, {"distance": distance} | options))
-    return train(images, recipe, out=out, resume=out is not None, loss=loss, tell=tell)
+    return run_training(images, recipe, out=out, resume=out is not None, loss=loss, tell=tell)
 
 
 def posterior(embedder: Embedder, images: ImageSet, *, structure: laplace.Structure) -> Embedder:
@@ -175,7 +176,7 @@ def judge(
     foreign = np.isin(names, list(unseen))
     rows = {"seen": np.flatnonzero(~foreign), "unseen": np.flatnonzero(foreign), "all": np.arange(len(names))}
     seen = Beliefs(belief[rows["seen"]], names[rows["seen"]])
-    found = evaluate(seen.belief, seen.labels.tolist(), ood=belief[rows["unseen"]])
+    found = evaluate_embeddings(seen.belief, seen.labels.tolist(), ood=belief[rows["unseen"]])
     said = {metric.name: metric.value for metric in found if metric.name.startswith(SAID)}
     for name, doubt in seen.doubts.items():
         said |= {f"{measure}_{name}": value for measure, value in foreseen(doubt, seen.right).items()}

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from howsure import metrics
 from howsure.bench.experiments import flat
-from howsure.bench.experiments.lam import ANCHORS, Seen, see, told
+from howsure.bench.experiments.lam import ANCHORS, told, variances
 from howsure.bench.work import Work
 from howsure.data import CORRUPTIONS, ImageSet, validation_split
 from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set
 from howsure.embedder import Embedder
-from howsure.evaluation.evaluate import neighbours
 from howsure.evaluation.failure_prediction import FORESEEN, foreseen
+from howsure.evaluation.scores import Observed, observe
+from howsure.neighbours import neighbours
 from howsure.recipe import Recipe
 
 __all__ = ["Step", "run", "swept"]
@@ -46,7 +47,7 @@ def run(work: Work) -> dict[str, Any]:
 
 def swept(
     embedder: Embedder,
-    anchors: Seen,
+    anchors: Observed,
     test: ImageSet,
     *,
     free: Collection[str] = (),
@@ -60,12 +61,14 @@ def swept(
     worst, from 0 to 1. `severity` holds the means over kinds, clean to worst. Scores: the ambiguity, the novelty where
     a belief keeps it, what `members` say, and the `free` ones by name, some of which cost more than all the rest.
     """
-    clean = see(embedder, test)
-    scores = {name: score for name, score in told(embedder, anchors).items() if name in {*anchors.variances, *free}}
+    clean = observe(embedder, test)
+    scores = {name: score for name, score in told(embedder, anchors).items() if name in {*variances(anchors), *free}}
     untouched = Step.of(clean, clean, scores)
     found: dict[str, Line] = {}
     for kind in kinds:
-        worse = (see(embedder, corrupted_set(test, Corruption(kind, severity), seed=seed)) for severity in SEVERITIES)
+        worse = (
+            observe(embedder, corrupted_set(test, Corruption(kind, severity), seed=seed)) for severity in SEVERITIES
+        )
         lines = _lines([untouched, *(Step.of(seen, clean, scores) for seen in worse)])
         found |= {f"{kind}.{name}": line for name, line in lines.items()}
     means = {name: _mean([found[f"{kind}.{name}"] for kind in kinds]) for name in lines}
@@ -82,12 +85,12 @@ class Step:
     doubts: dict[str, np.ndarray]
 
     @classmethod
-    def of(cls, query: Seen, gallery: Seen, scores: Mapping[str, Callable[[Seen], Tensor]]) -> Step:
+    def of(cls, query: Observed, gallery: Observed, scores: Mapping[str, Callable[[Observed], Tensor]]) -> Step:
         """By the nearest place, the query's own picture left out."""
-        near = neighbours(query.place, gallery.place, leave_one_out=True, depth=1)
+        near = neighbours(query.points, gallery.points, leave_one_out=True, depth=1)
         doubts = {name: score(query).double().numpy() for name, score in scores.items()}
-        if query.belief.novelty is not None:
-            doubts["novelty"] = query.belief.novelty.double().numpy()
+        if query.embedding.novelty is not None:
+            doubts["novelty"] = query.embedding.novelty.double().numpy()
         return cls(gallery.labels[near.positions[:, 0]] == query.labels, doubts)
 
 
@@ -117,9 +120,9 @@ def _mean(lines: Sequence[Line]) -> Line:
     return [None if None in values else float(np.mean(values)) for values in zip(*lines, strict=True)]
 
 
-def _anchors(embedder: Embedder, training: ImageSet, *, seed: int) -> Seen:
+def _anchors(embedder: Embedder, training: ImageSet, *, seed: int) -> Observed:
     """Training pictures that free scores look at."""
     recipe = Recipe.from_json(embedder.card["recipe"])
     rows, _ = validation_split(training, share=recipe.validation_share, seed=recipe.seed)
     chosen = np.random.default_rng(seed).choice(rows, min(ANCHORS, len(rows)), replace=False)
-    return see(embedder, training.subset(np.sort(chosen).tolist()))
+    return observe(embedder, training.subset(np.sort(chosen).tolist()))

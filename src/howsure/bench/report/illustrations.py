@@ -18,7 +18,7 @@ from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import DataError
-from howsure.evaluation.evaluate import neighbours
+from howsure.neighbours import neighbours
 from howsure.plots import page
 from howsure.plots.figures import INK, SERIES, canvas, svg
 from howsure.plots.maps import View, belief_map, map_rows

@@ -115,7 +115,9 @@ def fit(
     fitted = with_novelty(fitted, typical)
     if laplace_head(fitted).learns_variance:
         fitted = with_learned_variance(fitted, held_out)
-    found = balanced_matcher(fitted.encode(held_out), _labels(held_out))
+    found = balanced_matcher(
+        fitted.encode(held_out if isinstance(held_out, ImageSet) else iter(held_out)), _labels(held_out)
+    )
     fitted.card["matcher"] = found.to_json() if found else None
     return fitted
 

@@ -100,7 +100,7 @@ def _by_probability(asked: ItemQuery) -> bool:
 
 
 def _confirmed(state: State, view: View, asked: ItemQuery) -> np.ndarray:
-    link = state.link(view)
+    link = state.gallery.matcher
     if link is None:
         raise ModelError("this model cannot tell probabilities yet", fix="run howsure calibrate")
     if len(view.ids) < 2:

@@ -15,7 +15,7 @@ from howsure.plots.figures import Plane
 from howsure.plots.outlines import map_plane
 from howsure.web import schemas
 from howsure.web.gallery_review import MOST as COMPARED
-from howsure.web.gallery_review import Neighbours, codes_of
+from howsure.web.gallery_review import Neighbourhood, codes_of
 from howsure.web.service import Served
 from howsure.web.state import State
 from howsure.web.view import View
@@ -79,7 +79,7 @@ def _method(card: dict[str, Any]) -> str | None:
 
 
 def _quality(state: State) -> schemas.Quality:
-    policy, drift = state.policy, state.drift
+    policy, drift = state.policy, state.gallery.drift
     roc = state.comparisons.strangers(state.view(), policy)
     unknown: dict[str, Any] = {
         "unknown_roc": None if isinstance(roc, str) else schemas.RocReply(**vars(roc)),
@@ -143,7 +143,7 @@ def _map_content(state: State) -> tuple[bytes, bool]:
     return state.maps.make("map", (view.changes, around is None), make), waiting
 
 
-def _map(view: View, around: Neighbours | None, *, why: str | None) -> schemas.Map:
+def _map(view: View, around: Neighbourhood | None, *, why: str | None) -> schemas.Map:
     codes, labels = codes_of(view.labels)
     errors = around.errors() if around else None
     told: dict[str, Any] = {

@@ -79,7 +79,7 @@ def _search_pictures(
     findings = state.ask(belief, k)
     shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
     drifted = state.watch(findings) if counted else None
-    return _reply(state.view(), _splits(belief, model), findings, shown, drifted=drifted)
+    return _reply(state.last_view(), _splits(belief, model), findings, shown, drifted=drifted)
 
 
 def answer_all(state: State, asked: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:
@@ -108,7 +108,7 @@ def _answers(
         # It is about one of them; the others are answered without it.
         alone = [_answers(state, asked, {place: belief}) for place, belief in good.items()]
         return {place: reply for replies in alone for place, reply in replies.items()}
-    view = state.view()
+    view = state.last_view()
     replies: dict[int, SearchReply | HowsureError] = {}
     for place, belief in good.items():
         names = asked[place].ids or [f"query {row + 1}" for row in range(len(belief))]
@@ -185,7 +185,7 @@ def _splits(belief: Embedding, model: torch.Tensor | None) -> list[Split | None]
 
 def _verify(served: Service, uploads: Sequence[tuple[str, bytes]]) -> VerifyReply:
     state = served.state
-    matcher = state.policy.matcher if state.policy else state.matcher
+    matcher = state.policy.matcher if state.policy else state.gallery.matcher
     if matcher is None:
         raise ModelError("this model cannot tell probabilities yet", fix="run howsure calibrate")
     pictures = served.decode(uploads)

@@ -46,7 +46,7 @@ def _suspects(state: State, limit: int) -> Suspects:
     view = state.view()
     if len(view.ids) < 2:
         return Suspects(duplicates=[], label_errors=[])
-    around, link = state.comparisons.neighbours(view), state.link(view)
+    around, link = state.comparisons.neighbours(view), state.gallery.matcher
     names = codes_of(view.labels)[1]
     twins = around.twins()[:limit]
     far = torch.tensor([distance for _, _, distance in twins], dtype=torch.float64)

@@ -3,53 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from howsure import metrics
+from howsure import data, metrics
 from howsure.compare import rms_distance
+from howsure.data import ImageSet
 from howsure.decide import lead
+from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
 from howsure.evaluation.confidence import confidence_metrics
 from howsure.evaluation.metric import Metric, defined
+from howsure.evaluation.scores import FAR, nearest_classes, observe, require_scores, score_of
 from howsure.match import Matcher
+from howsure.neighbours import Neighbours, neighbours
 
-__all__ = ["Metric", "Neighbours", "evaluate", "neighbours"]
+__all__ = ["Metric", "evaluate", "evaluate_embeddings"]
 
-DEPTH = 64  # neighbours looked at
-FAR = 50  # the neighbour whose distance says how lonely an item is
 PAIRS = 10_000
 BINS = 20
 VOTES = 5
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """The nearest gallery items of every query, best first; the query itself left out."""
-
-    positions: np.ndarray  # (Q, k)
-    distances: np.ndarray  # (Q, k)
-
-
-def neighbours(query: Embedding, gallery: Embedding, *, leave_one_out: bool = False, depth: int = DEPTH) -> Neighbours:
-    """By `rms_distance` in float64, in blocks; with `leave_one_out` query i does not see gallery item i."""
-    gallery = gallery.to(dtype=torch.float64)
-    depth = min(depth, len(gallery) - leave_one_out)
-    positions, distances = [], []
-    for start in range(0, len(query), 256):
-        block = rms_distance(query[start : start + 256].to(dtype=torch.float64), gallery).numpy()
-        own = np.arange(start, start + len(block)) if leave_one_out else None
-        found = metrics.rank(block, depth, exclude=own)
-        positions.append(found)
-        distances.append(np.take_along_axis(block, found, 1))
-    return Neighbours(np.concatenate(positions), np.concatenate(distances))
-
-
 def evaluate(
+    embedder: Embedder,
+    test: str | Path | ImageSet,
+    *,
+    ood: str | Path | ImageSet | None = None,
+    scores: Sequence[str] = (),
+    seed: int = 0,
+) -> list[Metric]:
+    """Every metric of a model on labelled pictures, and what the named `scores` are worth.
+
+    `scores` are those of `howsure.evaluation.scores`: how well each foresees that the nearest neighbour is wrong
+    (`r_auroc_SCORE`), and with `ood` how well it tells pictures of another sort (`ood_auroc_SCORE` and others).
+    """
+    require_scores(scores)
+    known = observe(embedder, test if isinstance(test, ImageSet) else data.load(test))
+    others = None if ood is None else observe(embedder, ood if isinstance(ood, ImageSet) else data.load(ood))
+    first = embedder.card.get("matcher")
+    found = evaluate_embeddings(
+        known.embedding,
+        known.labels.tolist(),
+        matcher=Matcher(**first) if first else None,
+        ood=others.embedding if others else None,
+        seed=seed,
+    )
+    right = nearest_classes(known, known, 1)[:, 0] == known.labels
+    for name in scores:
+        ours = score_of(name, known, known)
+        how = f"{name} of queries with a wrong nearest neighbour by point estimates against the others; ties count half"
+        found.append(defined(f"r_auroc_{name}", partial(metrics.r_auroc, ours, right), how))
+        if others:
+            found += _told_apart(name, ours, score_of(name, others, known))
+    return list({metric.name: metric for metric in found}.values())
+
+
+def evaluate_embeddings(
     belief: Embedding,
     labels: Sequence[str],
     *,
@@ -220,16 +234,19 @@ def _detection(belief: Embedding, doubts: dict[str, np.ndarray], ood: Embedding)
         "top1_distance": free.distances[:, 0],
         f"knn{far}_distance": free.distances[:, far - 1],
     }
-    out = []
-    for name, score in foreign.items():
-        both = np.concatenate([doubts[name], score])
-        positive = np.arange(len(both)) >= len(both) - len(score)
-        if np.ptp(both) == 0:
-            out.append(Metric(f"ood_auroc_{name}", None, "the same for every picture: it cannot tell them apart"))
-            continue
-        ap = metrics.average_precision(positive, both)
-        how = f"positive = foreign, base rate {ap.base_rate:.3f}, familiar items leave-one-out, score {name}"
-        out.append(Metric(f"ood_auroc_{name}", metrics.auroc(positive, both), f"ties count half; {how}"))
-        out.append(Metric(f"ood_ap_{name}", ap.value, f"step average precision; {how}"))
-        out.append(Metric(f"ood_fpr95_{name}", metrics.fpr_at_tpr(positive, both), f"share of foreign accepted; {how}"))
-    return out
+    return [metric for name, score in foreign.items() for metric in _told_apart(name, doubts[name], score)]
+
+
+def _told_apart(name: str, known: np.ndarray, ood: np.ndarray) -> list[Metric]:
+    """How well a score tells OOD pictures from known ones."""
+    both = np.concatenate([known, ood])
+    positive = np.arange(len(both)) >= len(known)
+    if np.ptp(both) == 0:
+        return [Metric(f"ood_auroc_{name}", None, "the same for every picture: it cannot tell them apart")]
+    ap = metrics.average_precision(positive, both)
+    how = f"positive = OOD, base rate {ap.base_rate:.3f}, known items leave-one-out, score {name}"
+    return [
+        Metric(f"ood_auroc_{name}", metrics.auroc(positive, both), f"ties count half; {how}"),
+        Metric(f"ood_ap_{name}", ap.value, f"step average precision; {how}"),
+        Metric(f"ood_fpr95_{name}", metrics.fpr_at_tpr(positive, both), f"share of OOD accepted; {how}"),
+    ]

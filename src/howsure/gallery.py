@@ -1,0 +1,452 @@
+"""A gallery: an index, the model that made its items, and the policy that answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from torch import Tensor
+
+from howsure import data
+from howsure.data import ImageSet, Skipped
+from howsure.data.labels import checked_labels, checked_text, paths_as_ids
+from howsure.decide import Answer, Certificate, Drift, DriftState, Finding, Policy, ask, calibrate, verify_pair
+from howsure.decide.outcomes import Tally, verdicts_of
+from howsure.embedder import Embedder, Encoded, read_card
+from howsure.embeddings import Embedding, Point, cat
+from howsure.errors import GalleryError, InputError, ModelError
+from howsure.index import Index, Matches, connect
+from howsure.match import Matcher, match_probability
+
+__all__ = ["Added", "Gallery", "GalleryStatus"]
+
+BLOCK = 1024  # pictures that become durable together
+MODEL, POLICY, FINGERPRINT = "model", "policy", "fingerprint"  # keys of what an index keeps about itself
+OWN_MODEL = "model"  # the folder of a model that is kept in a gallery's directory
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of the items that were given: new or changed, left alone because they are the same, unreadable."""
+
+    added: int
+    unchanged: int
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True)
+class GalleryStatus:
+    """What a gallery holds, and whether its promise still covers it."""
+
+    where: str
+    items: int
+    identities: int
+    model: str | None  # fingerprint; None where vectors were added as they are
+    certificate: Certificate | None  # None where it is not calibrated
+    stale: tuple[str, ...]  # how the gallery differs from the one that the policy was made in
+    drift: DriftState | None  # of the queries since opening; None where nothing can tell
+
+
+class Gallery:
+    """Pictures or vectors to search, with the model that reads them and the policy that answers.
+
+    Where items are expected, give a folder, a table or a file of pictures, a data set's name, an `ImageSet`, a list of
+    paths or PIL pictures, or an `Embedding`; where there is no model, also a float array or tensor (N, D).
+
+    >>> from tempfile import mkdtemp
+    >>> with Gallery.create(mkdtemp() + "/gallery") as gallery:
+    ...     _ = gallery.add(np.eye(3), ids=["a", "b", "c"], labels=[0, 0, 1])
+    ...     finding, = gallery.ask(np.array([[0.9, 0.1, 0.0]]))
+    >>> finding.answer.kind, finding.matches[0].id, finding.matches[0].label
+    ('not_sure', 'a', '0')
+    """
+
+    def __init__(self, where: str, index: Index, *, model: Path | None = None, embedder: Embedder | None = None):
+        """Use `create` or `open`."""
+        self.where, self.index = where, index
+        self._model, self._embedder = model, embedder
+        self._policy: Policy | None = None
+        self._policy_read = False
+        self._drift: Drift | None = None
+
+    # Opening and closing.
+
+    @classmethod
+    def create(
+        cls, where: str | Path, model: Embedder | str | Path | None = None, *, exist_ok: bool = False
+    ) -> Gallery:
+        """A new gallery at a path or a URL, open for writing; with `exist_ok`, also one that is there already.
+
+        `model` is the directory of a model, which stays where it is, or an embedder, which is saved in the gallery's
+        own directory. Without one, vectors are added as they are.
+        """
+        own = isinstance(model, Embedder)
+        if own and "://" in str(where):
+            raise InputError(
+                "model of a gallery on a server",
+                expected="the directory of a saved model",
+                got="an embedder",
+                fix="embedder.save(PATH), then give the path",
+            )
+        path = None if model is None or own else Path(str(model))
+        embedder = model if isinstance(model, Embedder) else Embedder.load(path) if path else None
+        about: dict[str, Any] = {}
+        if embedder:
+            about = {MODEL: OWN_MODEL if own else str(Path(str(path)).resolve()), FINGERPRINT: embedder.fingerprint}
+        index = connect(where, create=True, about=about)
+        try:
+            if not exist_ok and (len(index) or index.about != about):
+                raise GalleryError(
+                    f"gallery {where}",
+                    expected="none yet",
+                    got="a gallery",
+                    fix="Gallery.open(where, write=True)",
+                )
+            gallery = cls(str(where), index, model=path, embedder=embedder)
+            gallery._require_model(embedder)
+            if embedder and own:
+                embedder.save(Path(where) / OWN_MODEL)
+            if embedder and index.about != (kept := index.about | about):
+                index.describe(kept)
+        except BaseException:
+            index.close()
+            raise
+        return gallery
+
+    @classmethod
+    def open(cls, where: str | Path, *, model: str | Path | None = None, write: bool = False) -> Self:
+        """An existing gallery; `model` says where its model is, if it has moved."""
+        return cls(str(where), connect(where, write=write), model=None if model is None else Path(model))
+
+    def close(self) -> None:
+        """Close the index."""
+        self.index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.index.__exit__(*error)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    # The model and the policy.
+
+    @property
+    def model(self) -> Path | None:
+        """The directory of the model; None where vectors were added as they are."""
+        named = self.index.about.get(MODEL)
+        if self._model or not named:
+            return self._model
+        return Path(self.where) / OWN_MODEL if named == OWN_MODEL else Path(named)
+
+    @property
+    def embedder(self) -> Embedder:
+        """The model that made the items, loaded when it is first needed."""
+        if self._embedder is None:
+            path = self.model
+            if path is None:
+                raise GalleryError(
+                    f"gallery {self.where}",
+                    expected="vectors or an Embedding",
+                    got="items that only a model can read",
+                    fix="create the gallery with a model",
+                )
+            try:
+                embedder = Embedder.load(path)
+            except ModelError as error:
+                fix = "say where it is: --model MODEL"
+                raise ModelError(f"the model of gallery {self.where}: {error}", fix=fix) from error
+            self._require_model(embedder)
+            self._embedder = embedder
+        return self._embedder
+
+    def _require_model(self, embedder: Embedder | None) -> None:
+        """The one check that a gallery goes with the model that made it, and with no other."""
+        require_model(
+            self.where, made_with=self.index.about.get(FINGERPRINT), got=embedder.fingerprint if embedder else None
+        )
+
+    @property
+    def policy(self) -> Policy | None:
+        """What answers; None where nothing is calibrated yet."""
+        if not self._policy_read:
+            path, kept = self._policy_folder(), self.index.about.get(POLICY)
+            made_for = self.index.about.get(FINGERPRINT) or ""
+            if path is not None and self._model is not None:
+                self.embedder  # noqa: B018 - a model that was named by hand is checked before its policy is used
+            policy = Policy.load(path, model=made_for) if path else Policy.from_json(kept) if kept else None
+            self._use(policy)
+        return self._policy
+
+    def _use(self, policy: Policy | None) -> None:
+        self._policy, self._policy_read = policy, True
+        self._drift = Drift(policy.reference) if policy else None
+
+    def _policy_folder(self) -> Path | None:
+        """A policy lies with the model; without one, in the gallery's directory, or on a server with the items."""
+        if (model := self.model) is not None:
+            return model
+        return None if "://" in self.where else Path(self.where)
+
+    @property
+    def matcher(self) -> Matcher | None:
+        """What tells P(same) of a pair in a gallery of this size; None if nothing was fitted yet."""
+        if policy := self.policy:
+            return policy.matcher_at(policy.identities_in(self.index))
+        first = read_card(path).get("matcher") if (path := self.model) else None
+        return Matcher(**first) if first else None
+
+    # Changing.
+
+    def add(
+        self,
+        items: Any,
+        *,
+        ids: Iterable[Any] | None = None,
+        labels: Iterable[Any] | None = None,
+        metadata: Sequence[dict[str, Any]] | None = None,
+        strict: bool = False,
+        encode: Callable[[ImageSet], Iterator[Encoded]] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Added:
+        """Add items, in place of those with the same ids; durable on return.
+
+        Pictures of a folder or a set bring their ids and labels; those that were added before and have not changed are
+        left alone, so that a run which was stopped goes on. Unreadable ones are skipped, or with `strict` an error.
+        `encode` replaces the way in which a set becomes embeddings, a block at a time.
+        """
+        images = self._images(items)
+        if images is not None:
+            if ids is not None or metadata is not None:
+                raise InputError("ids and metadata", expected="none: pictures of a set bring theirs", got="some")
+            named = None if labels is None else checked_labels(labels, len(images))
+            return self._add_images(images, named, strict=strict, encode=encode, progress=progress)
+        embedding = self.embed(items)
+        names = paths_as_ids(items) if ids is None else ids
+        if names is None:
+            raise InputError("ids", expected=f"one for each of {len(embedding)} items", got="none", fix="give ids=...")
+        texts = None if labels is None else checked_labels(labels, len(embedding))
+        self.index.add([checked_text(name, "id") for name in names], embedding, labels=texts, metadata=metadata)
+        progress(len(embedding))
+        return Added(len(embedding), 0, ())
+
+    def _add_images(
+        self,
+        images: ImageSet,
+        labels: list[str | None] | None,
+        *,
+        strict: bool,
+        encode: Callable[[ImageSet], Iterator[Encoded]] | None,
+        progress: Callable[[int], None],
+    ) -> Added:
+        if labels is not None:
+            images = replace(images, labels=tuple(labels))
+        stamps = [images.stamp(row) for row in range(len(images))]
+        known = self.index.present(images.ids)
+        present = [row for row, name in enumerate(images.ids) if name in known]
+        old = self.index.items([images.ids[row] for row in present])
+        same = {row for row, item in zip(present, old, strict=True) if item.metadata == stamps[row]}
+        rows = [row for row in range(len(images)) if row not in same]
+        stamp_of = {images.ids[row]: stamps[row] for row in rows}
+        parts = encode or (lambda todo: self.embedder.encode_stream(todo, batch=BLOCK, strict=strict))
+        skipped: list[Skipped] = []
+        added = 0
+        for part in parts(images.subset(rows)):
+            names = part.images.ids
+            notes = [stamp_of[name] for name in names]
+            self.index.add(names, part.embedding, labels=part.images.labels, metadata=notes)
+            added += len(names)
+            skipped.extend(part.skipped)
+            progress(added + len(skipped))
+        if skipped and not added and not same:
+            raise data.none_readable(images, skipped)
+        return Added(added, len(same), tuple(skipped))
+
+    def remove(self, ids: Iterable[Any]) -> int:
+        """Remove items; how many. An unknown id is an error."""
+        return self.index.remove([checked_text(name, "id") for name in ids] if not isinstance(ids, str) else ids)
+
+    def calibrate(
+        self,
+        items: Any,
+        labels: Iterable[Any] | None = None,
+        *,
+        max_error: float = 0.01,
+        confidence: float = 0.95,
+        unknown: Any = None,
+        unknown_rate: float = 0.2,
+        ids: Iterable[Any] | None = None,
+        seed: int = 0,
+    ) -> Policy:
+        """Find, and keep, the policy that answers most while at most `max_error` of the answers is wrong.
+
+        `items` are held-out queries that no model was trained on, with their `labels` where they do not bring them; a
+        label that the gallery lacks, or None, is an unknown identity. `unknown` are more queries of that sort. If no
+        policy can promise it, that is an error, and an earlier policy stays.
+        """
+        query, wanted, names = self._labelled(items, labels)
+        if ids is not None:
+            names = [checked_text(name, "id") for name in ids]
+        if unknown is not None:
+            others = self.embed(unknown)
+            query, wanted = cat([query, others]), wanted + [None] * len(others)
+            names = names and names + [f"unknown {row}" for row in range(len(others))]
+        changes = self.index.changes
+        stored, embedding = self.index.embedding()
+        identities = [label or f"item {name}" for name, label in zip(stored, self.index.labels(stored), strict=True)]
+        policy = calibrate(
+            query,
+            wanted,
+            embedding,
+            identities,
+            max_error=max_error,
+            confidence=confidence,
+            unknown_rate=unknown_rate,
+            seed=seed,
+            model=self.index.about.get(FINGERPRINT) or "",
+            ids=names,
+        )
+        self._keep(replace(policy, certificate=replace(policy.certificate, changes=changes)))
+        return self._policy  # type: ignore[return-value]
+
+    def _keep(self, policy: Policy) -> None:
+        if (folder := self._policy_folder()) is not None:
+            policy.save(folder)
+        else:
+            kept = self.index.about | {POLICY: json.loads(json.dumps(asdict(policy)))}
+            with connect(self.where, write=True) as index:
+                index.describe(kept)
+        self._use(policy)
+
+    # Asking.
+
+    def ask(self, items: Any, k: int = 5, *, watch: bool = True) -> list[Finding]:
+        """One finding a query: match, unknown or not sure, with the k best matches.
+
+        Answers are corrected for a gallery that has grown since calibration. With `watch`, these queries count when
+        `status` says whether queries are still like those of calibration.
+        """
+        query = self.embed(items)
+        findings = ask(self.index, query, policy=self.policy, matcher=None if self.policy else self.matcher, k=k)
+        if watch:
+            self.watch(findings)
+        return findings
+
+    @property
+    def drift(self) -> Drift | None:
+        """What watches the queries; None where nothing is calibrated."""
+        return self._drift if self.policy else None
+
+    def watch(self, findings: Sequence[Finding]) -> bool | None:
+        """Count queries, and say whether they have drifted from those of calibration; None where nothing can tell."""
+        drift = self.drift
+        if drift is None or not drift.watches:
+            return None
+        # By lot, because folders come in order: all pictures of one class are not yet a change.
+        for row in np.random.default_rng(0).permutation(len(findings)):
+            drift.see(findings[row].uncertainty, findings[row].novelty)
+        return drift.state.drifted
+
+    def search(self, items: Any, k: int = 5, **how: Any) -> Matches:
+        """The k best items of each query, without an answer; `how` is passed on to `Index.search`."""
+        return self.index.search(self.embed(items), k, **({"matcher": self.matcher} | how))
+
+    def verify(self, first: Any, second: Any) -> list[Answer]:
+        """Whether pairs show the same, one answer a pair, as if half of all pairs did."""
+        policy = self.policy
+        matcher = policy.matcher if policy else self.matcher
+        if matcher is None:
+            raise GalleryError(f"gallery {self.where} cannot tell probabilities yet", fix="calibrate it")
+        a, b = self.embed(first), self.embed(second)
+        if len(a) != len(b):
+            raise InputError("pairs", expected="as many on both sides", got=f"{len(a)} and {len(b)}")
+        return [verify_pair(float(p), policy) for p in match_probability(matcher.at(0.5), a, b, paired=True)]
+
+    def evaluate(self, items: Any, labels: Iterable[Any] | None = None) -> dict[str, Tally]:
+        """What the policy makes of labelled queries: answered and wrong, among known and among unknown identities."""
+        query, wanted, _ = self._labelled(items, labels)
+        findings = self.ask(query, watch=False)
+        held = np.array(self.index.references(wanted)) > 0
+        unknown = np.array([label is None for label in wanted]) | ~held
+        verdicts = verdicts_of(findings, wanted, unknown=unknown)
+        return {
+            name: Tally(int(rows.sum()), int(verdicts.answered[rows].sum()), int(verdicts.wrong[rows].sum()))
+            for name, rows in (("known", ~unknown), ("unknown", unknown))
+        }
+
+    def status(self) -> GalleryStatus:
+        """What is in the gallery, and whether its policy was made for it as it is."""
+        policy, drift = self.policy, self.drift
+        return GalleryStatus(
+            self.where,
+            len(self.index),
+            self.index.count_identities(),
+            self.index.about.get(FINGERPRINT),
+            policy.certificate if policy else None,
+            policy.stale_in(self.index) if policy else (),
+            drift.state if drift and drift.watches else None,
+        )
+
+    # From what a person gives to embeddings.
+
+    def embed(self, items: Any) -> Embedding:
+        """Items as embeddings of this gallery's model, or as they are."""
+        if isinstance(items, Embedding):
+            return items
+        if isinstance(items, (np.ndarray, Tensor)) and items.ndim == 2 and self.model is None and not self._embedder:
+            return Point.from_vectors(items)
+        images = self._images(items)
+        if images is not None:
+            return self.embedder.encode_set(images).embedding
+        if self.model is None and not self._embedder:
+            raise InputError(
+                "items of a gallery without a model",
+                expected="a float array or tensor (N, D), or an Embedding",
+                got=f"{type(items).__name__}{list(np.shape(items)) if isinstance(items, (np.ndarray, Tensor)) else ''}",
+                fix="create the gallery with a model to add pictures",
+            )
+        if isinstance(items, (np.ndarray, Tensor)) and items.ndim == 2:
+            raise InputError(
+                "items",
+                expected="pictures for this gallery's model, or an Embedding",
+                got=f"an array {tuple(items.shape)}",
+                fix="wrap embeddings that its model made, as Point(tensor)",
+            )
+        return self.embedder.encode(items)
+
+    def _images(self, items: Any) -> ImageSet | None:
+        if isinstance(items, ImageSet):
+            return items
+        return data.load(items) if isinstance(items, (str, Path)) else None
+
+    def _labelled(
+        self, items: Any, labels: Iterable[Any] | None
+    ) -> tuple[Embedding, list[str | None], list[str] | None]:
+        """Embeddings, labels, and ids where the items bring them."""
+        images = self._images(items)
+        if images is None:
+            if labels is None:
+                raise InputError("labels", expected="one for every item", got="none", fix="give labels=...")
+            embedding = self.embed(items)
+            return embedding, checked_labels(labels, len(embedding)), None
+        if labels is not None:
+            images = replace(images, labels=tuple(checked_labels(labels, len(images))))
+        found = self.embedder.encode_set(images)
+        return found.embedding, list(found.images.labels), list(found.images.ids)
+
+
+def require_model(where: str, *, made_with: str | None, got: str | None) -> None:
+    """Refuse items of one model in a gallery of another."""
+    if got != made_with:
+        raise GalleryError(
+            f"gallery {where}",
+            expected=f"the model that made it, {made_with}" if made_with else "vectors as they are, without a model",
+            got=got or "no model",
+            fix="use that model, or make a new gallery",
+        )

@@ -1,4 +1,4 @@
-"""Doctests and drawings of docstrings as code blocks; Markdown would read `>>>` as a quotation, lines as one paragraph."""
+"""Doctests and trees of docstrings as code blocks; Markdown would read them as quotations and paragraphs."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pages of the site that live at the root of the repository: README, CONTRIBUTING and CHANGELOG, each kept once."""
+"""Pages of the site that live at the root of the repository, each kept once: README, CONTRIBUTING and so on."""
 
 from pathlib import Path
 
@@ -6,7 +6,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

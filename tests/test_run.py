@@ -80,6 +80,23 @@ def test_bad_usage_is_explained_and_installs_nothing(clone, arguments, said):
     assert not (clone / ".venv").exists()
 
 
+def test_the_docs_are_built_strictly(script, monkeypatch):
+    called = []
+    monkeypatch.setattr(script, "call", lambda command, **_: called.append(command) or 0)
+    assert script.main(["docs"]) == 0
+    assert script.asked == [("docs",)]
+    (command,) = called
+    assert command[1:4] == ["-m", "mkdocs", "build"]
+    assert "--strict" in command
+    assert "--quiet" not in command  # it drops the warnings that --strict counts
+
+
+def test_ci_builds_the_docs_after_the_checks():
+    lines = (SCRIPT.parent / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    steps = [line.split()[1] for line in lines if line.startswith("./run ")]
+    assert steps.index("check") < steps.index("docs")
+
+
 def test_help_is_no_error(clone):
     done = call(clone, "--help")
     assert done.returncode == 0

@@ -34,7 +34,7 @@ from howsure.posteriors import laplace
 from howsure.posteriors.laplace import PairGraph, pair_curvature
 from howsure.posteriors.laplace.base import through
 from howsure.posteriors.laplace.last_layer_curvature import Diagonal, Full, LastLayer, LowRankRows
-from howsure.posteriors.laplace.learned_variance import Ambiguity
+from howsure.posteriors.laplace.learned_variance import LearnedVariance
 from howsure.posteriors.laplace.network_curvature import sampled_diagonal
 
 BATCH, PAIRS, DRAWS = 64, 10_000, 100
@@ -171,7 +171,7 @@ def predicting(net: Net, times: int) -> list[Row]:
 def told(fitted: Embedder, net: Net) -> Embedder:
     """With all that `howsure laplace` adds; a width that has learned nothing costs as much as one that has."""
     novel = laplace.with_novelty(fitted, [(net.pixels(8 * BATCH), torch.arange(8 * BATCH) % 8)])
-    return novel.with_head(novel.head.again(ambiguity=Ambiguity(net.dim))).eval()
+    return novel.with_head(novel.head.again(ambiguity=LearnedVariance(net.dim))).eval()
 
 
 def forward(embedder: Embedder, pixels: Tensor, repeat: int) -> Callable[[], None]:

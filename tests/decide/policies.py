@@ -1,6 +1,15 @@
 """A policy made by hand, so that every answer can be worked out on paper."""
 
-from howsure.decide import FEATURES, PLAIN, Certificate, Chances, Honesty, Limits, Policy, Reference
+from howsure.decide import (
+    FEATURES,
+    PLAIN,
+    AnswerProbabilities,
+    CalibrationReport,
+    Certificate,
+    Limits,
+    Policy,
+    Reference,
+)
 from howsure.match import Matcher
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
@@ -19,7 +28,9 @@ CERTIFICATE = Certificate(
     data="00112233445566ff",
     made="2024-01-31",
 )
-HONESTY = Honesty("the best match is right", "logistic", 0.02, 0.1, 0.7, 400, ((0.2, 0.25, 100), (0.9, 0.85, 300)))
+HONESTY = CalibrationReport(
+    "the best match is right", "logistic", 0.02, 0.1, 0.7, 400, ((0.2, 0.25, 100), (0.9, 0.85, 300))
+)
 CERTAIN = Logistic((0.0,) * (2 * PLAIN), 50.0)  # where the best match is not right, nothing is
 
 
@@ -27,7 +38,7 @@ def policy(*, unknown_at: float | None = 2.0, uncertainty: float | None = 0.5) -
     """The log-odds of the pair decide alone: match from 1 up, unknown from -2 down."""
     return Policy(
         matcher=Matcher(scale=4.0, offset=2.0, base_rate=0.1),
-        chances=Chances(Link(Logistic((1.0, *[0.0] * (FEATURES - 1)), 0.0)), CERTAIN),
+        chances=AnswerProbabilities(Link(Logistic((1.0, *[0.0] * (FEATURES - 1)), 0.0)), CERTAIN),
         match_at=1.0,
         unknown_at=unknown_at,
         limits=Limits(gap=1.0, margin=0.7, uncertainty=uncertainty, gallery_uncertainty=0.3),

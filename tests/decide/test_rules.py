@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from decide.policies import policy
-from howsure.decide import REASONS, Answer, Evidence, Reach, decide, verify_pair
+from howsure.decide import REASONS, Answer, Evidence, UnknownRange, decide, verify_pair
 
 
 def evidence(
@@ -49,7 +49,7 @@ def test_below_even_odds_the_likelier_answer_is_given() -> None:
 @pytest.mark.parametrize("beyond", [{"uncertainty": 0.31}, {"novelty": 0.91}], ids=str)
 def test_what_no_unknown_was_like_is_not_called_unknown(beyond: dict[str, float]) -> None:
     before = policy()
-    near = replace(before, chances=replace(before.chances, reach=Reach(uncertainty=0.3, novelty=0.9)))
+    near = replace(before, chances=replace(before.chances, reach=UnknownRange(uncertainty=0.3, novelty=0.9)))
     assert decide(near, evidence(-50.0, uncertainty=0.3, novelty=0.9))[0].kind == "unknown"
     (answer,) = decide(near, evidence(-50.0, **beyond))
     assert answer.kind == "not_sure"

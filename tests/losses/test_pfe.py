@@ -8,7 +8,7 @@ import torch
 from howsure.compare import mutual_likelihood
 from howsure.embeddings import Gaussian, Point
 from howsure.errors import InputError
-from howsure.losses import MutualLikelihood, OnMeans, Together, build_loss
+from howsure.losses import MutualLikelihood, OnMeans, SumLoss, build_loss
 
 PLACE = torch.tensor([[0.0, 0.0], [0.1, 0.0], [2.0, 0.0], [2.0, 1.0], [5.0, 5.0]])
 LABELS = torch.tensor([0, 0, 1, 1, 2])
@@ -45,7 +45,7 @@ def test_a_batch_without_mates_and_beliefs_without_doubt_are_refused() -> None:
 def test_together_is_the_sum_and_has_the_parameters_of_its_parts() -> None:
     belief = Gaussian(PLACE, torch.full((5, 1), 0.3))
     parts = build_loss("contrastive"), MutualLikelihood()
-    both = Together(*parts)
+    both = SumLoss(*parts)
     assert both(belief, LABELS).item() == pytest.approx(sum(part(belief, LABELS).item() for part in parts))
     assert isinstance(both.parts[0], OnMeans)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from howsure.errors import InputError
-from howsure.numerics.conformal import Usual, upper_p
+from howsure.numerics.conformal import ConformalReference, upper_p
 
 
 def counted(score: float, usual: np.ndarray) -> float:
@@ -23,7 +23,7 @@ def test_is_what_counting_says(ties: bool) -> None:
     usual, scores = rng.normal(0, 8, 51), rng.normal(0, 16, 40)
     if ties:
         usual, scores = usual.round(), scores.round()
-    found = Usual.of(torch.from_numpy(usual)).p(torch.from_numpy(scores))
+    found = ConformalReference.of(torch.from_numpy(usual)).p(torch.from_numpy(scores))
     assert found.numpy() == pytest.approx([counted(score, usual) for score in scores])
 
 
@@ -31,7 +31,7 @@ def test_is_what_counting_says(ties: bool) -> None:
 def test_false_alarms_are_at_most_as_often_as_said(draw: Callable[..., torch.Tensor]) -> None:
     torch.manual_seed(0)
     usual, fresh = draw(2000, 99), draw(2000, 20)
-    p = torch.stack([Usual.of(known).p(score) for score, known in zip(fresh, usual, strict=True)])
+    p = torch.stack([ConformalReference.of(known).p(score) for score, known in zip(fresh, usual, strict=True)])
     for level in (0.02, 0.05, 0.1, 0.3):
         # 2,000 independent groups: three standard errors of a group mean
         assert (p <= level).float().mean() <= level + 3 * (level / 2000) ** 0.5
@@ -39,7 +39,7 @@ def test_false_alarms_are_at_most_as_often_as_said(draw: Callable[..., torch.Ten
 
 def test_both_ends_are_unusual_and_so_is_a_gap_in_the_middle() -> None:
     heaps = torch.cat([torch.linspace(0, 1, 500), torch.linspace(3, 4, 500)])
-    low, first, between, second, high = Usual.of(heaps).p(torch.tensor([-1.0, 0.5, 2.0, 3.5, 5.0]))
+    low, first, between, second, high = ConformalReference.of(heaps).p(torch.tensor([-1.0, 0.5, 2.0, 3.5, 5.0]))
     assert low == high == between == pytest.approx(1 / 1001)
     assert min(first, second) > 0.5
 
@@ -47,11 +47,13 @@ def test_both_ends_are_unusual_and_so_is_a_gap_in_the_middle() -> None:
 @pytest.mark.parametrize("few", [0, 1])
 def test_too_few_usual_scores_are_refused(few: int) -> None:
     with pytest.raises(InputError, match="at least two"):
-        Usual.of(torch.zeros(few))
+        ConformalReference.of(torch.zeros(few))
 
 
 def test_two_are_enough_to_say_something() -> None:
-    assert Usual.of(torch.tensor([0.0, 1.0])).p(torch.tensor([0.5, 9.0])).tolist() == pytest.approx([1.0, 1 / 3])
+    assert ConformalReference.of(torch.tensor([0.0, 1.0])).p(torch.tensor([0.5, 9.0])).tolist() == pytest.approx(
+        [1.0, 1 / 3]
+    )
 
 
 def test_one_sided_p_counts_what_is_as_large() -> None:

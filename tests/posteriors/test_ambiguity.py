@@ -14,7 +14,7 @@ from howsure.errors import InputError
 from howsure.losses import MutualLikelihood
 from howsure.metrics import r_auroc
 from howsure.posteriors import laplace
-from howsure.posteriors.laplace.learned_variance import Ambiguity, learned, with_learned_variance
+from howsure.posteriors.laplace.learned_variance import LearnedVariance, learned, with_learned_variance
 from howsure.recipe import recipe_for
 from howsure.training import run_training
 from laws import same
@@ -43,11 +43,11 @@ def border(count: int, *, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.
 
 
 @pytest.fixture(scope="module")
-def at_the_border(brief: None) -> Ambiguity:
+def at_the_border(brief: None) -> LearnedVariance:
     return learned(*border(1500, seed=0))
 
 
-def test_it_is_wide_where_mates_are_far_and_fits_new_pairs_better(at_the_border: Ambiguity) -> None:
+def test_it_is_wide_where_mates_are_far_and_fits_new_pairs_better(at_the_border: LearnedVariance) -> None:
     place, total, labels = border(1000, seed=1)
     variance = at_the_border(place, total)
     assert variance.shape == (1000, 1)
@@ -74,7 +74,7 @@ def test_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
 
 
-def test_few_mates_teach_a_line_and_none_nothing(at_the_border: Ambiguity) -> None:
+def test_few_mates_teach_a_line_and_none_nothing(at_the_border: LearnedVariance) -> None:
     place, total, labels = border(1500, seed=0)
     few = learned(place[:40], total[:40], labels[:40])
     assert all((weight == 0).all() for weight in few.network[-1].parameters())

@@ -7,7 +7,7 @@ from howsure.data import InputSpec
 from howsure.embedder import Embedder
 from howsure.posteriors import laplace
 from howsure.posteriors.laplace.covariance import SharedWeights
-from howsure.posteriors.laplace.learned_variance import Ambiguity, with_learned_variance
+from howsure.posteriors.laplace.learned_variance import LearnedVariance, with_learned_variance
 
 SPEC = InputSpec(8, 8, 1, (0.0,), (1.0,))
 PIXELS = torch.rand(48, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -21,10 +21,10 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # how well it learns is tested elsewhere
 
 
-def grown(dim: int, dtype: torch.dtype = torch.float32) -> Ambiguity:
+def grown(dim: int, dtype: torch.dtype = torch.float32) -> LearnedVariance:
     """One that says something: every layer counts, and inputs lie far from 0."""
     torch.manual_seed(dim)
-    ambiguity = Ambiguity(dim).to(dtype)
+    ambiguity = LearnedVariance(dim).to(dtype)
     ambiguity.start(3 + torch.randn(50, dim, dtype=dtype), 1e-4 * torch.rand(50, dtype=dtype), variance=0.3)
     for parameter in ambiguity.parameters():
         torch.nn.init.normal_(parameter, std=0.3)

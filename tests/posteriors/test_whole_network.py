@@ -15,12 +15,17 @@ from howsure.errors import InputError
 from howsure.heads import FreePointHead, PointHead
 from howsure.posteriors import laplace
 from howsure.posteriors.laplace.base import Subject
-from howsure.posteriors.laplace.covariance import SPREADS, DiagonalSpread, KroneckerSpread, Spread
+from howsure.posteriors.laplace.covariance import (
+    COVARIANCES,
+    DiagonalCovariance,
+    KroneckerCovariance,
+    ParameterCovariance,
+)
 from howsure.posteriors.laplace.curvature import Curvature, Geometry, pair_curvature
 from howsure.posteriors.laplace.network import gather_network
 from howsure.posteriors.laplace.network_curvature import exact_diagonal, kronecker_factors
 from howsure.posteriors.laplace.pairs import PairGraph
-from howsure.posteriors.laplace.tangent import RULES, Taps
+from howsure.posteriors.laplace.tangent import RULES, TangentRecorder
 from laws import same
 from posteriors.closeness import assert_close
 
@@ -32,15 +37,15 @@ def orthogonal(size: int) -> Tensor:
     return torch.linalg.qr(torch.randn(size, size)).Q
 
 
-def spread_of(kind: str, parameter: Tensor, *, size: float) -> Spread:
+def spread_of(kind: str, parameter: Tensor, *, size: float) -> ParameterCovariance:
     if kind == "diagonal" or parameter.ndim == 1:
-        return DiagonalSpread(size**2 * (0.5 + torch.rand_like(parameter.detach())))
+        return DiagonalCovariance(size**2 * (0.5 + torch.rand_like(parameter.detach())))
     rows, columns = len(parameter), parameter[0].numel()
     along = size**2 * (0.1 + torch.rand(rows, columns))
-    return KroneckerSpread(along, outer=orthogonal(rows), inner=orthogonal(columns), shape=parameter.shape)
+    return KroneckerCovariance(along, outer=orthogonal(rows), inner=orthogonal(columns), shape=parameter.shape)
 
 
-def linearised(network: nn.Module, x: Tensor, spreads: dict[str, Spread]) -> Tensor:
+def linearised(network: nn.Module, x: Tensor, spreads: dict[str, ParameterCovariance]) -> Tensor:
     """The variance of the outputs (N, D) where the network is replaced by its tangent, by brute force."""
     named = dict(network.named_parameters())
     out = network(x)
@@ -49,20 +54,20 @@ def linearised(network: nn.Module, x: Tensor, spreads: dict[str, Spread]) -> Ten
     return torch.tensor([sum(part) for part in parts]).view_as(out)
 
 
-def spread_squared(spread: Spread, slope: Tensor) -> float:
+def spread_squared(spread: ParameterCovariance, slope: Tensor) -> float:
     """slope^T Cov slope."""
-    if isinstance(spread, KroneckerSpread):
+    if isinstance(spread, KroneckerCovariance):
         return float(((spread.outer.T @ slope.flatten(1) @ spread.inner).square() * spread.along).sum())
     return float((slope.square() * spread.variance()).sum())
 
 
-def tangent(network: nn.Module, x: Tensor, spreads: dict[str, Spread]) -> tuple[Tensor, Tensor]:
-    with Taps({id(p): spreads[name] for name, p in network.named_parameters()}) as taps:
+def tangent(network: nn.Module, x: Tensor, spreads: dict[str, ParameterCovariance]) -> tuple[Tensor, Tensor]:
+    with TangentRecorder({id(p): spreads[name] for name, p in network.named_parameters()}) as taps:
         out = network(x.requires_grad_()).flatten(1)
     return out.detach(), taps.variance(out)
 
 
-@pytest.mark.parametrize("kind", list(SPREADS))
+@pytest.mark.parametrize("kind", list(COVARIANCES))
 def test_one_layer_against_its_covariance(kind: str) -> None:
     torch.manual_seed(0)
     for layer, x in ((nn.Linear(3, 4), torch.randn(2, 3)), (nn.Conv2d(2, 3, 3, padding=1), torch.randn(2, 2, 4, 4))):
@@ -72,7 +77,7 @@ def test_one_layer_against_its_covariance(kind: str) -> None:
         basis = torch.eye(columns).view(columns, *layer.weight.shape)
         response = torch.stack([functional_call(layer, {"weight": w, "bias": 0 * layer.bias}, x) for w in basis])
         weight = spreads["weight"]
-        if isinstance(weight, KroneckerSpread):
+        if isinstance(weight, KroneckerCovariance):
             axes = torch.kron(weight.outer, weight.inner)
             covariance = axes @ torch.diag(weight.along.flatten()) @ axes.T
         else:
@@ -144,7 +149,7 @@ class Attention(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["dense", "largest", "mean", "residual", "attention"])
-@pytest.mark.parametrize("spread", list(SPREADS))
+@pytest.mark.parametrize("spread", list(COVARIANCES))
 def test_the_tangent_is_exact(kind: str, spread: str) -> None:
     network, x = deep(0, kind), torch.rand(4, 1, 6, 6)
     spreads = {name: spread_of(spread, p, size=0.1) for name, p in network.named_parameters()}
@@ -187,7 +192,7 @@ def test_a_weight_used_twice_has_no_tangent_of_its_own() -> None:
     layer = nn.Linear(3, 3)
     with (
         pytest.raises(InputError, match="second use"),
-        Taps({id(layer.weight): spread_of("diagonal", layer.weight, size=1)}),
+        TangentRecorder({id(layer.weight): spread_of("diagonal", layer.weight, size=1)}),
     ):
         layer(layer(torch.rand(2, 3)))
 

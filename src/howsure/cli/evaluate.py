@@ -47,7 +47,7 @@ def evaluate(
     from howsure.data.corrupted import corrupted_set, corruption_named
     from howsure.decide import Policy
     from howsure.embedder import Embedder
-    from howsure.evaluation.answer_calibration import chance_metrics, honesty_of
+    from howsure.evaluation.answer_calibration import answer_metrics, calibration_reports
     from howsure.evaluation.model import evaluate_embeddings as measure
     from howsure.plots.figures import require_matplotlib
     from howsure.plots.map_files import map_file
@@ -71,9 +71,9 @@ def evaluate(
     rows = {
         name: measure(one.embedding, labels, matcher=matcher, ood=strangers, seed=seed) for name, one in seen.items()
     }
-    judged = {name: honesty_of(policy, one.embedding, labels) for name, one in seen.items()} if policy else {}
+    judged = {name: calibration_reports(policy, one.embedding, labels) for name, one in seen.items()} if policy else {}
     for name, honesty in judged.items():
-        rows[name] += chance_metrics(honesty)
+        rows[name] += answer_metrics(honesty)
     written = _write_sheets(folder, seen) if folder else []
     if map_ is not None:
         _draw_map(map_, seen, labels, seed=seed)

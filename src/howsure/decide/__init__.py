@@ -8,13 +8,13 @@ exact binomial tests on thresholds fixed without looking at the queries that tes
 from howsure.decide.answer import REASONS, Answer
 from howsure.decide.ask import Finding, Match, ask
 from howsure.decide.calibration import calibrate
-from howsure.decide.calibration_report import Honesty
+from howsure.decide.calibration_report import CalibrationReport
 from howsure.decide.certify import Certified, certify, least_count, widest_threshold
 from howsure.decide.drift import Drift, DriftState, Reference
 from howsure.decide.evidence import DEPTH, FEATURES, PLAIN, Evidence, lead, weigh
 from howsure.decide.held_out import FIT_SHARE, data_hash
 from howsure.decide.policy import Certificate, Limits, Policy
-from howsure.decide.probability import Chances, Odds, Reach, both_ways
+from howsure.decide.probability import AnswerProbabilities, Odds, UnknownRange, both_ways
 from howsure.decide.rules import decide, verify_pair
 
 __all__ = [
@@ -24,20 +24,20 @@ __all__ = [
     "PLAIN",
     "REASONS",
     "Answer",
+    "AnswerProbabilities",
+    "CalibrationReport",
     "Certificate",
     "Certified",
-    "Chances",
     "Drift",
     "DriftState",
     "Evidence",
     "Finding",
-    "Honesty",
     "Limits",
     "Match",
     "Odds",
     "Policy",
-    "Reach",
     "Reference",
+    "UnknownRange",
     "ask",
     "both_ways",
     "calibrate",

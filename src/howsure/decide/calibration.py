@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from howsure.decide.certify import foreseen_share, least_count, widest_threshold
+from howsure.decide.certify import expected_share, least_count, widest_threshold
 from howsure.decide.drift import Reference
 from howsure.decide.evidence import Evidence, weigh
-from howsure.decide.fit_probability import fit_chances, fit_matcher, honesty_of, pair_honesty
+from howsure.decide.fit_probability import calibration_reports, fit_answer_probabilities, fit_matcher, pair_report
 from howsure.decide.held_out import FIT_SHARE, HeldOut, check, data_hash, nearest
 from howsure.decide.policy import Certificate, Limits, Policy
 from howsure.embeddings import Embedding
@@ -56,12 +56,12 @@ def calibrate(
     own = query.uncertainty.double().numpy()
     evidence = weigh(matcher, distances, found, own, novelty, match_uncertainty=doubt[positions[:, 0]])
     right = known & (found[:, 0] == held.wanted)
-    chances = fit_chances(evidence[fit], right[fit], known[fit], held.folds[fit])
+    chances = fit_answer_probabilities(evidence[fit], right[fit], known[fit], held.folds[fit])
     scores = chances.scores(evidence)
 
     # One threshold serves both answers: at equal odds both err alike. Whether `unknown` is worth answering is foreseen
     # before anything is tested. Without novelty a stranger cannot be told from a poor picture of somebody known.
-    foresee = partial(foreseen_share, fit=fit, test=test, max_error=max_error, confidence=confidence)
+    foresee = partial(expected_share, fit=fit, test=test, max_error=max_error, confidence=confidence)
     prove = partial(widest_threshold, fit=fit, test=test, max_error=max_error, confidence=confidence)
     either = -np.maximum(scores.right, scores.none), np.where(scores.right >= scores.none, ~right, known)
     alone = -scores.right, ~right
@@ -87,7 +87,7 @@ def calibrate(
         made=datetime.now(UTC).date().isoformat(),
     )
     answered = fit[(right & accepted & ~unknown)[fit]]
-    same = pair_honesty(held, gallery, names, matcher=matcher, rng=rng)
+    same = pair_report(held, gallery, names, matcher=matcher, rng=rng)
     return Policy(
         matcher=matcher,
         chances=chances,
@@ -96,7 +96,7 @@ def calibrate(
         limits=_limits(evidence[answered], doubt, said=novelty is not None),
         reference=_reference(evidence, said=novelty is not None, rng=rng),
         certificate=certificate,
-        honesty=honesty_of(held, evidence, right, chances=chances, same=same),
+        honesty=calibration_reports(held, evidence, right, chances=chances, same=same),
         model=model,
     )
 

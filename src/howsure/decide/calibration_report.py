@@ -9,7 +9,7 @@ import numpy as np
 
 from howsure.metrics import brier, ece, reliability
 
-__all__ = ["NONE", "RIGHT", "SAME", "Honesty"]
+__all__ = ["NONE", "RIGHT", "SAME", "CalibrationReport"]
 
 SAME = "a query and an item show the same, where half of the pairs do"
 RIGHT = "the best match is right"
@@ -18,7 +18,7 @@ BINS = 15
 
 
 @dataclass(frozen=True)
-class Honesty:
+class CalibrationReport:
     """How well the probability of an event, as told, agrees with how often it happens."""
 
     event: str
@@ -30,7 +30,9 @@ class Honesty:
     reliability: tuple[tuple[float, float, int], ...]  # of each bin: mean probability, how often it happened, cases
 
     @classmethod
-    def judged(cls, event: str, probability: np.ndarray, outcome: np.ndarray, *, isotonic: bool) -> Honesty | None:
+    def judged(
+        cls, event: str, probability: np.ndarray, outcome: np.ndarray, *, isotonic: bool
+    ) -> CalibrationReport | None:
         """From (n,) probabilities and what happened; NaN is left out, and if nothing else is there, None."""
         told = np.isfinite(probability)
         if not told.any():
@@ -49,6 +51,6 @@ class Honesty:
         )
 
     @classmethod
-    def from_json(cls, keys: dict[str, Any]) -> Honesty:
+    def from_json(cls, keys: dict[str, Any]) -> CalibrationReport:
         """What `asdict` wrote."""
         return cls(**keys | {"reliability": tuple((p, share, count) for p, share, count in keys["reliability"])})

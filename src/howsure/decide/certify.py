@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import beta, binom
 
-__all__ = ["Certified", "certify", "foreseen_share", "least_count", "widest_threshold"]
+__all__ = ["Certified", "certify", "expected_share", "least_count", "widest_threshold"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def widest_threshold(
     return certify(uncertainty[test], error[test], plan.grid, max_error=max_error, confidence=confidence, starts=starts)
 
 
-def foreseen_share(
+def expected_share(
     uncertainty: np.ndarray,
     error: np.ndarray,
     *,

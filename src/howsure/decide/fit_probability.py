@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from howsure.compare import rms_distance
-from howsure.decide.calibration_report import NONE, RIGHT, SAME, Honesty
+from howsure.decide.calibration_report import NONE, RIGHT, SAME, CalibrationReport
 from howsure.decide.evidence import Evidence
 from howsure.decide.held_out import HeldOut
-from howsure.decide.probability import Chances, Reach, both_ways
+from howsure.decide.probability import AnswerProbabilities, UnknownRange, both_ways
 from howsure.embeddings import Embedding
 from howsure.match import Matcher
 from howsure.numerics.link import Link, crossed, fit_link
@@ -58,7 +58,9 @@ def fit_matcher(held: HeldOut, gallery: Embedding, names: np.ndarray, *, rng: np
     return Matcher.fit(pairs.distance, pairs.same, folds=held.folds[pairs.row]).at(pairs.base_rate)
 
 
-def fit_chances(evidence: Evidence, right: np.ndarray, known: np.ndarray, folds: np.ndarray) -> Chances:
+def fit_answer_probabilities(
+    evidence: Evidence, right: np.ndarray, known: np.ndarray, folds: np.ndarray
+) -> AnswerProbabilities:
     """P(the best match is right) and, of the others, P(nothing in the gallery is it)."""
     features = evidence.features()
     if right.all() or not right.any():
@@ -67,18 +69,18 @@ def fit_chances(evidence: Evidence, right: np.ndarray, known: np.ndarray, folds:
     else:
         link = fit_link(features, right, folds, prior_scale=PRIOR_SCALE)
     if known.all():
-        return Chances(link, None)
-    wrong, both, reach = ~right, both_ways(evidence), Reach.around(evidence[~known])
+        return AnswerProbabilities(link, None)
+    wrong, both, reach = ~right, both_ways(evidence), UnknownRange.around(evidence[~known])
     if known[wrong].any():
-        return Chances(link, fit_logistic(both[wrong], ~known[wrong], prior_scale=ABSENT_SCALE), reach)
+        return AnswerProbabilities(link, fit_logistic(both[wrong], ~known[wrong], prior_scale=ABSENT_SCALE), reach)
     # Never yet was another item right: as the rule of succession has it.
-    return Chances(link, Logistic((0.0,) * both.shape[1], float(np.log(wrong.sum() + 1))), reach)
+    return AnswerProbabilities(link, Logistic((0.0,) * both.shape[1], float(np.log(wrong.sum() + 1))), reach)
 
 
-def pair_honesty(
+def pair_report(
     held: HeldOut, gallery: Embedding, names: np.ndarray, *, matcher: Matcher, rng: np.random.Generator
-) -> Honesty | None:
-    """P(same) of pairs half of which match, as `honesty_of` judges the other probabilities."""
+) -> CalibrationReport | None:
+    """P(same) of pairs half of which match, as `calibration_reports` judges the other probabilities."""
     fitted, asked = (pairs_of(held, rows, gallery, names, different=1, rng=rng) for rows in (held.fit, held.test))
     row, distance, same = (
         np.concatenate([getattr(part, name) for part in (fitted, asked)]) for name in ("row", "distance", "same")
@@ -86,12 +88,17 @@ def pair_honesty(
     fit, test = np.split(np.arange(len(row)), [len(fitted.row)])
     steps = matcher.steps is not None
     found = crossed(-distance[:, None], same, held.folds[row], fit=fit, test=test, steps=steps)
-    return Honesty.judged(SAME, found, asked.same, isotonic=steps)
+    return CalibrationReport.judged(SAME, found, asked.same, isotonic=steps)
 
 
-def honesty_of(
-    held: HeldOut, evidence: Evidence, right: np.ndarray, *, chances: Chances, same: Honesty | None
-) -> dict[str, Honesty]:
+def calibration_reports(
+    held: HeldOut,
+    evidence: Evidence,
+    right: np.ndarray,
+    *,
+    chances: AnswerProbabilities,
+    same: CalibrationReport | None,
+) -> dict[str, CalibrationReport]:
     """Each probability on queries that tested the policy, from links refitted without their identities.
 
     The links are of the kind that the policy uses.
@@ -100,9 +107,9 @@ def honesty_of(
     link = partial(crossed, folds=held.folds, test=held.test)
     steps = chances.right.steps is not None
     best = link(evidence.features(), right, fit=held.fit, steps=steps, prior_scale=PRIOR_SCALE)
-    told["right"] = Honesty.judged(RIGHT, best, right[held.test], isotonic=steps)
+    told["right"] = CalibrationReport.judged(RIGHT, best, right[held.test], isotonic=steps)
     if chances.absent is not None:
         wrong = held.fit[~right[held.fit]]
         absent = link(both_ways(evidence), ~held.known, fit=wrong, steps=False, prior_scale=ABSENT_SCALE)
-        told["none"] = Honesty.judged(NONE, (1 - best) * absent, ~held.known[held.test], isotonic=steps)
+        told["none"] = CalibrationReport.judged(NONE, (1 - best) * absent, ~held.known[held.test], isotonic=steps)
     return {name: honesty for name, honesty in told.items() if honesty}

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from howsure.decide.calibration_report import Honesty
+from howsure.decide.calibration_report import CalibrationReport
 from howsure.decide.drift import Reference
-from howsure.decide.probability import Chances, Odds
+from howsure.decide.probability import AnswerProbabilities, Odds
 from howsure.errors import ModelError
 from howsure.files import write_whole
 from howsure.index import Index
@@ -59,13 +59,13 @@ class Policy:
     """
 
     matcher: Matcher
-    chances: Chances
+    chances: AnswerProbabilities
     match_at: float
     unknown_at: float | None
     limits: Limits
     reference: Reference
     certificate: Certificate
-    honesty: dict[str, Honesty]  # same, right and, where there were unknowns, none
+    honesty: dict[str, CalibrationReport]  # same, right and, where there were unknowns, none
     model: str  # fingerprint of the weights it was made for
 
     @property
@@ -137,10 +137,10 @@ class Policy:
             **keys
             | {
                 "matcher": Matcher.from_json(keys["matcher"]),
-                "chances": Chances.from_json(keys["chances"]),
+                "chances": AnswerProbabilities.from_json(keys["chances"]),
                 "limits": Limits(**keys["limits"]),
                 "reference": Reference(tuple(reference["uncertainty"]), tuple(reference["novelty"])),
                 "certificate": Certificate(**keys["certificate"]),
-                "honesty": {name: Honesty.from_json(said) for name, said in keys["honesty"].items()},
+                "honesty": {name: CalibrationReport.from_json(said) for name, said in keys["honesty"].items()},
             }
         )

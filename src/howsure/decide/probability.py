@@ -13,7 +13,7 @@ from howsure.numerics.isotonic import Isotonic
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
 
-__all__ = ["Chances", "Odds", "Reach", "both_ways"]
+__all__ = ["AnswerProbabilities", "Odds", "UnknownRange", "both_ways"]
 
 WITHIN = 0.99
 
@@ -27,14 +27,14 @@ class Odds:
 
 
 @dataclass(frozen=True)
-class Reach:
+class UnknownRange:
     """How uncertain and how novel unknowns were. A blurred picture is far from everything too, and may be known."""
 
     uncertainty: float
     novelty: float
 
     @classmethod
-    def around(cls, unknown: Evidence) -> Reach:
+    def around(cls, unknown: Evidence) -> UnknownRange:
         """So far that 99 % of these lie within, in each."""
         return cls(*(float(np.quantile(values, WITHIN)) for values in (unknown.uncertainty, unknown.novelty)))
 
@@ -44,12 +44,12 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Chances:
+class AnswerProbabilities:
     """P(right) of the best match, and P(none) = (1 - P(right)) · P(none | not right); the rest is another item."""
 
     right: Link
     absent: Logistic | None  # P(none | not right), from features `both_ways`; None where nothing was ever unknown
-    reach: Reach | None = None  # of the unknowns that were met
+    reach: UnknownRange | None = None  # of the unknowns that were met
 
     def scores(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
         """What thresholds are set on: never flat. Out of reach, none has no odds: what was never met is not told."""
@@ -77,14 +77,14 @@ class Chances:
         return Odds(right, log_none - np.log(-np.expm1(np.minimum(log_none, -1e-300))))
 
     @classmethod
-    def from_json(cls, keys: dict[str, Any]) -> Chances:
+    def from_json(cls, keys: dict[str, Any]) -> AnswerProbabilities:
         """The chances that `asdict` wrote."""
         right, absent, reach = keys["right"], keys["absent"], keys["reach"]
         link = Link(_logistic(right["logistic"], FEATURES), Isotonic.from_json(right["steps"]))
         return cls(
             link,
             None if absent is None else _logistic(absent, 2 * PLAIN),
-            None if reach is None else Reach(**reach),
+            None if reach is None else UnknownRange(**reach),
         )
 
 

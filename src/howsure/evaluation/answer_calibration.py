@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import expit
 
-from howsure.decide import Honesty, Policy, weigh
+from howsure.decide import CalibrationReport, Policy, weigh
 from howsure.decide.calibration_report import NONE, RIGHT
 from howsure.embeddings import Embedding
 from howsure.evaluation.metric import Metric
 from howsure.neighbours import neighbours
 
-__all__ = ["chance_metrics", "honesty_of"]
+__all__ = ["answer_metrics", "calibration_reports"]
 
 
-def honesty_of(policy: Policy, belief: Embedding, labels: Sequence[str]) -> dict[str, Honesty]:
+def calibration_reports(policy: Policy, belief: Embedding, labels: Sequence[str]) -> dict[str, CalibrationReport]:
     """P(right) of the best match and P(none) of pictures whose class has no other, corrected for so many classes."""
     names = np.asarray(labels)
     near = neighbours(belief, belief, leave_one_out=True)
@@ -26,13 +26,13 @@ def honesty_of(policy: Policy, belief: Embedding, labels: Sequence[str]) -> dict
     told = policy.chances.told(evidence, ratio=policy.ratio(len(np.unique(names))))
     alone = np.unique(names, return_counts=True)[1][np.unique(names, return_inverse=True)[1]] == 1
     isotonic = policy.chances.right.steps is not None
-    judged = {"right": Honesty.judged(RIGHT, expit(told.right), found[:, 0] == names, isotonic=isotonic)}
+    judged = {"right": CalibrationReport.judged(RIGHT, expit(told.right), found[:, 0] == names, isotonic=isotonic)}
     if policy.chances.absent is not None:
-        judged["none"] = Honesty.judged(NONE, expit(told.none), alone, isotonic=isotonic)
+        judged["none"] = CalibrationReport.judged(NONE, expit(told.none), alone, isotonic=isotonic)
     return {name: honesty for name, honesty in judged.items() if honesty}
 
 
-def chance_metrics(judged: Mapping[str, Honesty]) -> list[Metric]:
+def answer_metrics(judged: Mapping[str, CalibrationReport]) -> list[Metric]:
     """ECE and Brier score of each, with their definitions."""
     out = []
     for name, honesty in judged.items():

@@ -11,13 +11,13 @@ from howsure import metrics
 from howsure.evaluation.metric import defined
 from howsure.numerics.logistic import fit_logistic
 
-__all__ = ["FORESEEN", "foreseen", "probability_right"]
+__all__ = ["FORESEEN", "failure_prediction", "probability_right"]
 
 BINS = 20
 FORESEEN = ("aurc", "augrc", "r_auroc", "kendall")
 
 
-def foreseen(doubt: ArrayLike, right: np.ndarray) -> dict[str, float]:
+def failure_prediction(doubt: ArrayLike, right: np.ndarray) -> dict[str, float]:
     """AURC, AUGRC, R-AUROC, and Kendall's tau over bins; what the answers do not define is left out.
 
     >>> foreseen([0.1, 0.2, 0.3, 0.4], np.array([True, True, True, False]))["r_auroc"]

@@ -16,7 +16,7 @@ from howsure.losses.hedged import Hedged, SoftContrastive, learned_link
 from howsure.losses.mc_infonce import MCInfoNCE
 from howsure.losses.means import OnMeans
 from howsure.losses.norm import NormCrossEntropy, NormTriplet
-from howsure.losses.pfe import MutualLikelihood, Together
+from howsure.losses.pfe import MutualLikelihood, SumLoss
 from howsure.losses.ranking import LossRanking
 from howsure.losses.vmf import ExpectedLikelihood
 
@@ -36,7 +36,7 @@ __all__ = [
     "OnMeans",
     "ReadsFeatures",
     "SoftContrastive",
-    "Together",
+    "SumLoss",
     "build_loss",
     "class_centroids",
     "learned_link",

@@ -28,7 +28,7 @@ class MutualLikelihood(nn.Module):
         return -mutual_likelihood(held[first[same]], held[second[same]], paired=True).mean()
 
 
-class Together(nn.Module):
+class SumLoss(nn.Module):
     """The sum of losses, each for its own part of the belief."""
 
     def __init__(self, *parts: nn.Module):

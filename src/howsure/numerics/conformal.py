@@ -11,13 +11,13 @@ from torch import Tensor
 
 from howsure.errors import InputError
 
-__all__ = ["Usual", "upper_p"]
+__all__ = ["ConformalReference", "upper_p"]
 
 FEW = 2**15  # windows that are sooner looked at than chosen from
 
 
 @dataclass(frozen=True, eq=False)
-class Usual:
+class ConformalReference:
     """Scores of usual pictures, (n,) sorted, and how far each is from its k-th nearest other, (n,) sorted; k = √n.
 
     A score is unusual where usual ones are sparse: too large, too small, or between two heaps of them.
@@ -28,7 +28,7 @@ class Usual:
     nearest: int
 
     @classmethod
-    def of(cls, scores: Tensor) -> Usual:
+    def of(cls, scores: Tensor) -> ConformalReference:
         """From (n,) scores in any order."""
         if scores.ndim != 1 or len(scores) < 2:
             raise InputError("usual scores", expected="at least two, (n,)", got=str(tuple(scores.shape)))

@@ -19,7 +19,7 @@ from howsure.losses import (
     MutualLikelihood,
     NormCrossEntropy,
     NormTriplet,
-    Together,
+    SumLoss,
     build_loss,
     made,
 )
@@ -96,12 +96,12 @@ def _means(setting: Setting) -> nn.Module:
 def _means_and_scales(setting: Setting) -> nn.Module:
     """The recipe's loss on the means, and scales from mutual likelihood; csd and hedged train both themselves."""
     both = setting.recipe.loss in ("csd", "hedged")
-    return _means(setting) if both else Together(_means(setting), MutualLikelihood())
+    return _means(setting) if both else SumLoss(_means(setting), MutualLikelihood())
 
 
 def _means_and_ranking(setting: Setting) -> nn.Module:
     """The recipe's loss on the means, and scales that rank pictures by their loss."""
-    return Together(_means(setting), LossRanking())
+    return SumLoss(_means(setting), LossRanking())
 
 
 def _own_options(setting: Setting, *names: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from howsure import __version__
 from howsure.web.counters import Counters
 from howsure.web.limits import Guard
-from howsure.web.micro_batcher import Together
+from howsure.web.micro_batcher import MicroBatcher
 from howsure.web.problems import PROBLEMS, tell_problems
 from howsure.web.routes import bulk, feedback, items, quality, search, service, suspects
 from howsure.web.service import Service
@@ -34,7 +34,7 @@ def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI
     pictures, lookups, thumbnails, comparisons = (
         Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails", "comparisons")
     )
-    questions = Together(lookups, partial(search.answer_all, state), waiting=settings.waiting)
+    questions = MicroBatcher(lookups, partial(search.answer_all, state), waiting=settings.waiting)
     served = Service(state, settings, counters, pictures, lookups, thumbnails, comparisons, questions)
 
     @asynccontextmanager

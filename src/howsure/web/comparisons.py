@@ -9,7 +9,7 @@ from howsure.errors import GalleryError
 from howsure.web.gallery_review import MOST, Neighbourhood, codes_of, look_around
 from howsure.web.problems import RefusedError
 from howsure.web.unknown_roc import Roc, unknown_roc
-from howsure.web.versioned_cache import Once
+from howsure.web.versioned_cache import VersionedCache
 from howsure.web.view import View
 
 __all__ = ["Comparisons"]
@@ -21,7 +21,7 @@ class Comparisons:
     """What was found last. All but `known` may take long."""
 
     def __init__(self) -> None:
-        self._once = Once()
+        self._once = VersionedCache()
         self._closed = threading.Event()
 
     def neighbours(self, view: View) -> Neighbourhood:

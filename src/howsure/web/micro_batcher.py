@@ -11,7 +11,7 @@ from howsure.errors import HowsureError
 from howsure.web.problems import RefusedError
 from howsure.web.worker import Worker
 
-__all__ = ["Together"]
+__all__ = ["MicroBatcher"]
 
 MOMENT = 0.01  # seconds
 
@@ -19,7 +19,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-class Together(Generic[A, B]):
+class MicroBatcher(Generic[A, B]):
     """`answer` takes questions and gives, for each, its answer or what is wrong with it."""
 
     def __init__(self, worker: Worker, answer: Callable[[Sequence[A]], list[B | HowsureError]], *, waiting: int):

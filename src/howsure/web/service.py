@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request, UploadFile
 
 from howsure.web.counters import Counters
-from howsure.web.micro_batcher import Together
+from howsure.web.micro_batcher import MicroBatcher
 from howsure.web.pictures import Picture, read_picture
 from howsure.web.problems import RefusedError
 from howsure.web.schemas import Precomputed, SearchReply
@@ -31,7 +31,7 @@ class Service:
     lookups: Worker
     thumbnails: Worker
     comparisons: Worker
-    questions: Together[Precomputed, SearchReply]
+    questions: MicroBatcher[Precomputed, SearchReply]
 
     async def read(self, uploads: Sequence[UploadFile]) -> list[tuple[str, bytes]]:
         """The uploads as they came, few enough of them."""

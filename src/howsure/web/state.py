@@ -24,7 +24,7 @@ from howsure.web.pictures import KEPT, Picture, Recent, Sources, png
 from howsure.web.problems import RefusedError
 from howsure.web.removals import Removal, Removals
 from howsure.web.settings import Settings
-from howsure.web.versioned_cache import Once
+from howsure.web.versioned_cache import VersionedCache
 from howsure.web.view import View
 
 __all__ = ["State", "open_state"]
@@ -47,7 +47,7 @@ class State:
         self.feedback, self.recent, self.sources = FeedbackLog(self.folder), Recent(), Sources()
         self.removals = Removals(self._forget)
         self.index, self.embedder = self.gallery.index, self.gallery.embedder
-        self.maps = Once()
+        self.maps = VersionedCache()
         self._view: View | None = None
         self._turn = threading.RLock()
 

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-__all__ = ["Once"]
+__all__ = ["VersionedCache"]
 
 T = TypeVar("T")
 
 
-class Once:
+class VersionedCache:
     """The last thing of each kind. Whoever asks while one is being made waits for it."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
-from howsure.evaluation.failure_prediction import foreseen
+from howsure.evaluation.failure_prediction import failure_prediction
 from howsure.evaluation.scores import Observed
 from howsure.losses import nearest_centroid
 from howsure.metrics import accuracy_at_coverage, auroc, brier, ece, fpr_at_tpr
@@ -149,7 +149,7 @@ def judged(said: Said, labels: np.ndarray, *, held: tuple[Said, np.ndarray]) -> 
 
 def foresees(doubt: np.ndarray, right: np.ndarray) -> dict[str, float]:
     """How well a doubt foresees wrong answers."""
-    return {"accuracy_at_80": accuracy_at_coverage(doubt, right, COVERAGE), **foreseen(doubt, right)}
+    return {"accuracy_at_80": accuracy_at_coverage(doubt, right, COVERAGE), **failure_prediction(doubt, right)}
 
 
 def noticed(known: np.ndarray, unfamiliar: np.ndarray) -> dict[str, float]:

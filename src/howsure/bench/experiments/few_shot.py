@@ -27,7 +27,7 @@ from howsure.data.corrupted import corrupted_set, corruption_named
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
-from howsure.evaluation.failure_prediction import foreseen
+from howsure.evaluation.failure_prediction import failure_prediction
 from howsure.tasks.prototypes import prototypes
 
 __all__ = ["Episode", "Pool", "episodes", "judged", "run"]
@@ -151,7 +151,7 @@ def _measured(scores: Tensor, temperature: float) -> dict[str, Any]:
         "ece": metrics.ece(sure, right.ravel(), bins=15),
         "brier": metrics.brier(sure, right.ravel()),
         "nll": _nll(scores, temperature),
-        **foreseen(-sure, right.ravel().astype(bool)),
+        **failure_prediction(-sure, right.ravel().astype(bool)),
     }
 
 

@@ -21,7 +21,7 @@ from howsure.bench.work import Work
 from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
 from howsure.evaluation.curves import Curves, reliability_points, risk_points, roc_points
-from howsure.evaluation.failure_prediction import foreseen, probability_right
+from howsure.evaluation.failure_prediction import failure_prediction, probability_right
 from howsure.evaluation.scores import (
     FAR,
     Observed,
@@ -34,7 +34,7 @@ from howsure.evaluation.scores import (
     observe,
 )
 from howsure.neighbours import neighbours
-from howsure.numerics.conformal import Usual
+from howsure.numerics.conformal import ConformalReference
 from howsure.posteriors import laplace, posterior_of
 from howsure.posteriors.laplace.base import laplace_head
 from howsure.recipe import Recipe
@@ -108,12 +108,12 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
     found |= _foreseen("outvoted", neighbour_disagreement(kinds), right)
     found["base_rate"] = len(foreign.labels) / (len(foreign.labels) + len(test.labels))
     curves: Curves = {"roc": {}, "risk": {}}
-    told_scores = {}
+    own_scores = {}
     for name, score in told(embedder, anchors).items():
         usual, ours, theirs = (score(seen).double() for seen in (known, test, foreign))
-        told_scores[name] = ours
+        own_scores[name] = ours
         found |= _detection(name, ours, theirs)
-        held_out = Usual.of(usual)
+        held_out = ConformalReference.of(usual)
         found |= _detection(f"{name}.two_sided", -held_out.p(ours), -held_out.p(theirs))
         found |= _foreseen(name, ours, right)
         if name in DRAWN:
@@ -124,7 +124,7 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         found |= _detection("novelty", ours, theirs)
         curves["roc"]["novelty"] = roc_points(ours, theirs)
     if (test.embedding.uncertainty > 0).any():
-        found |= _by_beliefs(test, told_scores)
+        found |= _by_beliefs(test, own_scores)
         known_answer = _answers(known)
         known_right = known_answer == known.labels
         for name, variance in variances(test).items():
@@ -191,7 +191,7 @@ def _detection(name: str, known: Tensor, foreign: Tensor) -> dict[str, float]:
 
 
 def _foreseen(name: str, doubt: ArrayLike, right: np.ndarray) -> dict[str, float]:
-    return {f"{name}.{what}": value for what, value in foreseen(doubt, right).items()}
+    return {f"{name}.{what}": value for what, value in failure_prediction(doubt, right).items()}
 
 
 def _answers(known: Observed) -> np.ndarray:

@@ -22,7 +22,7 @@ from howsure.bench.work import Work
 from howsure.data import ImageSet, validation_split
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point
-from howsure.evaluation.failure_prediction import foreseen, probability_right
+from howsure.evaluation.failure_prediction import failure_prediction, probability_right
 from howsure.evaluation.model import evaluate_embeddings
 from howsure.losses import OnMeans, made
 from howsure.neighbours import neighbours
@@ -179,7 +179,7 @@ def judge(
     found = evaluate_embeddings(seen.belief, seen.labels.tolist(), ood=belief[rows["unseen"]])
     said = {metric.name: metric.value for metric in found if metric.name.startswith(SAID)}
     for name, doubt in seen.doubts.items():
-        said |= {f"{measure}_{name}": value for measure, value in foreseen(doubt, seen.right).items()}
+        said |= {f"{measure}_{name}": value for measure, value in failure_prediction(doubt, seen.right).items()}
     variance = belief.uncertainty.double().numpy()
     kinds = {name: np.flatnonzero(names == name) for name in np.unique(names)}
     return {

@@ -18,7 +18,7 @@ from howsure.data.sets.n_digit import corrupted
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
-from howsure.evaluation.failure_prediction import foreseen
+from howsure.evaluation.failure_prediction import failure_prediction
 from howsure.match import Matcher, expected_match_probability, self_mismatch
 from howsure.numerics.chi import closed_form_match
 
@@ -143,8 +143,8 @@ def judge(belief: Embedding, clean: Embedding, codes: np.ndarray, matchers: Sequ
             str(count): float(_correct(one_side, codes[probes], count).mean()) for count in OTHER_NEIGHBOURS
         },
         self_mismatch=float(doubt.mean()),
-        doubt=foreseen(doubt[probes], correct) if ranks else {},
-        **{name: foreseen(score, correct) for name, score in free.items()},
+        doubt=failure_prediction(doubt[probes], correct) if ranks else {},
+        **{name: failure_prediction(score, correct) for name, score in free.items()},
     )
 
 

@@ -20,7 +20,7 @@ from howsure.bench.work import Work
 from howsure.data import CORRUPTIONS, ImageSet, validation_split
 from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set
 from howsure.embedder import Embedder
-from howsure.evaluation.failure_prediction import FORESEEN, foreseen
+from howsure.evaluation.failure_prediction import FORESEEN, failure_prediction
 from howsure.evaluation.scores import Observed, observe
 from howsure.neighbours import neighbours
 from howsure.recipe import Recipe
@@ -100,7 +100,7 @@ def _lines(steps: Sequence[Step]) -> dict[str, Line]:
     for name, usual in steps[0].doubts.items():
         told_here = [step.doubts[name] for step in steps]
         lines[f"{name}.rank"] = _ranks(np.stack(told_here)).mean(1).tolist()
-        answers = [foreseen(doubt, step.right) for doubt, step in zip(told_here, steps, strict=True)]
+        answers = [failure_prediction(doubt, step.right) for doubt, step in zip(told_here, steps, strict=True)]
         for what in FORESEEN:
             lines[f"{name}.{what}"] = [answer.get(what) for answer in answers]
         corrupted = np.arange(2 * len(usual)) >= len(usual)

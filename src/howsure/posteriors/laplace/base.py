@@ -18,7 +18,7 @@ from howsure import data
 from howsure.data import BalancedBatches, ImageSet
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
-from howsure.numerics.conformal import Usual
+from howsure.numerics.conformal import ConformalReference
 from howsure.posteriors.base import PosteriorHead
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class LaplaceHead(PosteriorHead):
     def __init__(self, usual: Tensor | None):
         super().__init__()
         self.register_buffer("usual", usual)
-        self._learned: tuple[tuple[int, torch.device], Usual] | None = None
+        self._learned: tuple[tuple[int, torch.device], ConformalReference] | None = None
 
     @abstractmethod
     def raw_variance(self, features: Tensor) -> Tensor: ...
@@ -92,7 +92,7 @@ class LaplaceHead(PosteriorHead):
             raise RuntimeError("typicality is asked of a head that has no usual variances")
         now = (self.usual._version, self.usual.device)  # loading and training write into it
         if self._learned is None or self._learned[0] != now:
-            self._learned = (now, Usual.of(torch.from_numpy(_log(self.usual))))
+            self._learned = (now, ConformalReference.of(torch.from_numpy(_log(self.usual))))
         return torch.from_numpy(self._learned[1].shares(_log(raw))).to(raw)
 
 

@@ -11,24 +11,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 __all__ = [
-    "SPREADS",
-    "DiagonalSpread",
+    "COVARIANCES",
+    "DiagonalCovariance",
     "DiagonalWeights",
-    "KroneckerSpread",
+    "KroneckerCovariance",
+    "ParameterCovariance",
     "SharedWeights",
-    "Spread",
     "WeightPosterior",
 ]
 
 
-class Spread(nn.Module, ABC):
-    """Deviations of a parameter from its estimate: a Gaussian of mean 0; `kind` is its key in `SPREADS`."""
+class ParameterCovariance(nn.Module, ABC):
+    """Deviations of a parameter from its estimate: a Gaussian of mean 0; `kind` is its key in `COVARIANCES`."""
 
     kind: ClassVar[str]
 
     @classmethod
     @abstractmethod
-    def blank(cls, parameter: Tensor) -> Spread:
+    def blank(cls, parameter: Tensor) -> ParameterCovariance:
         """One for that parameter, with tensors still to be loaded."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Spread(nn.Module, ABC):
         """One draw, like the parameter."""
 
 
-class DiagonalSpread(Spread):
+class DiagonalCovariance(ParameterCovariance):
     """Every weight on its own: variances like the parameter."""
 
     kind: ClassVar[str] = "diagonal"
@@ -63,7 +63,7 @@ class DiagonalSpread(Spread):
         self.register_buffer("along", along)
 
     @classmethod
-    def blank(cls, parameter: Tensor) -> DiagonalSpread:
+    def blank(cls, parameter: Tensor) -> DiagonalCovariance:
         return cls(torch.zeros_like(parameter, requires_grad=False))
 
     def variance(self) -> Tensor:
@@ -84,7 +84,7 @@ class DiagonalSpread(Spread):
         return _noise(self.along, generator) * self.along.sqrt()
 
 
-class KroneckerSpread(Spread):
+class KroneckerCovariance(ParameterCovariance):
     """A weight matrix W = outer Z inner^T with independent Z of variances `along`, (O, I); outer and inner orthogonal.
 
         Var (W x)_o = Σ_ji outer_oj² along_ji (inner^T x)_i²
@@ -105,7 +105,7 @@ class KroneckerSpread(Spread):
         self.register_buffer("inner", inner)
 
     @classmethod
-    def blank(cls, parameter: Tensor) -> KroneckerSpread:
+    def blank(cls, parameter: Tensor) -> KroneckerCovariance:
         rows, columns, empty = len(parameter), parameter[0].numel(), parameter.new_zeros
         shape, outer, inner = parameter.shape, empty(rows, rows), empty(columns, columns)
         return cls(empty(rows, columns), outer=outer, inner=inner, shape=shape)
@@ -131,7 +131,9 @@ class KroneckerSpread(Spread):
         return (self.outer @ turned @ self.inner.T).view(self.shape)
 
 
-SPREADS: dict[str, type[Spread]] = {kind.kind: kind for kind in (DiagonalSpread, KroneckerSpread)}
+COVARIANCES: dict[str, type[ParameterCovariance]] = {
+    kind.kind: kind for kind in (DiagonalCovariance, KroneckerCovariance)
+}
 
 
 def _noise(like: Tensor, generator: torch.Generator) -> Tensor:

@@ -28,7 +28,7 @@ from howsure.posteriors.laplace.base import (
 from howsure.posteriors.laplace.covariance import DiagonalWeights, SharedWeights, WeightPosterior
 from howsure.posteriors.laplace.curvature import Curvature
 from howsure.posteriors.laplace.last_layer_curvature import Diagonal, Full, LastLayer, LowRankRows
-from howsure.posteriors.laplace.learned_variance import Ambiguity
+from howsure.posteriors.laplace.learned_variance import LearnedVariance
 
 __all__ = ["LastLayerCurvature", "LastLayerLaplace", "gather_last_layer"]
 
@@ -55,7 +55,7 @@ class LastLayerLaplace(LaplaceHead):
         layer: str,
         normalised: bool,
         usual: Tensor | None = None,
-        ambiguity: Ambiguity | None = None,
+        ambiguity: LearnedVariance | None = None,
         draws: int = 0,
         seed: int = 0,
     ):
@@ -201,7 +201,7 @@ class LastLayerLaplace(LaplaceHead):
             axes, along = empty(form["axes"], width), empty(form["axes"])
             weights = SharedWeights(empty(width), axes=axes, along=along, across=empty(()), careful=form["careful"])
         count = said.pop("usual")
-        said["ambiguity"] = Ambiguity(layer.out_features).to(layer.weight) if said.get("ambiguity") else None
+        said["ambiguity"] = LearnedVariance(layer.out_features).to(layer.weight) if said.get("ambiguity") else None
         return cls(head, weights, usual=None if count is None else empty(count), **said)
 
 

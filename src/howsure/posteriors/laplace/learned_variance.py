@@ -20,13 +20,13 @@ from howsure.posteriors.laplace.base import laplace_head, pixel_batches
 if TYPE_CHECKING:
     from howsure.embedder import Embedder
 
-__all__ = ["Ambiguity", "learned", "with_learned_variance"]
+__all__ = ["LearnedVariance", "learned", "with_learned_variance"]
 
 HIDDEN = 64
 LOG_VARIANCE = (-14.0, 8.0)
 
 
-class Ambiguity(nn.Module):
+class LearnedVariance(nn.Module):
     """log v' = a + b log v + f(u, log v), the same in every dimension; u the place, v its total variance so far.
 
     A posterior knows how far the weights can move a picture, not what it means to be there. At the border between two
@@ -87,12 +87,12 @@ class Ambiguity(nn.Module):
 
     # Whatever writes into the layers, or moves them, undoes the folding.
 
-    def train(self, mode: bool = True) -> Ambiguity:
+    def train(self, mode: bool = True) -> LearnedVariance:
         if mode or self.training:
             self._folded = None
         return super().train(mode)
 
-    def _apply(self, *args: Any, **kwargs: Any) -> Ambiguity:
+    def _apply(self, *args: Any, **kwargs: Any) -> LearnedVariance:
         self._folded = None
         return super()._apply(*args, **kwargs)
 
@@ -149,7 +149,7 @@ def _each_once(
     return pixel_batches(embedder, labelled), torch.from_numpy(codes)
 
 
-def learned(place: Tensor, total: Tensor, labels: Tensor, *, seed: int = 0) -> Ambiguity:
+def learned(place: Tensor, total: Tensor, labels: Tensor, *, seed: int = 0) -> LearnedVariance:
     """What fits (N, D) places with (N,) total variances best.
 
     With few pairs only the line in log v is learned. Else the network too, and a fifth of the pictures says when to
@@ -159,7 +159,7 @@ def learned(place: Tensor, total: Tensor, labels: Tensor, *, seed: int = 0) -> A
         raise InputError("held-out pictures", expected="two of one class", got=f"{len(labels)}, no pair")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        ambiguity = Ambiguity(place.shape[1]).to(place)
+        ambiguity = LearnedVariance(place.shape[1]).to(place)
         order = torch.randperm(len(place)).to(place.device)
     ambiguity.start(place, total, variance=_within(place, labels))
     watched, rows = order[::SHARE][:MOST], order[torch.arange(len(order), device=order.device) % SHARE > 0]
@@ -172,7 +172,7 @@ def learned(place: Tensor, total: Tensor, labels: Tensor, *, seed: int = 0) -> A
 
 def _descend(
     part: nn.Module,
-    ambiguity: Ambiguity,
+    ambiguity: LearnedVariance,
     place: Tensor,
     total: Tensor,
     labels: Tensor,

@@ -25,12 +25,17 @@ from howsure.posteriors.laplace.base import (
     normalises,
     through,
 )
-from howsure.posteriors.laplace.covariance import SPREADS, DiagonalSpread, KroneckerSpread, Spread
+from howsure.posteriors.laplace.covariance import (
+    COVARIANCES,
+    DiagonalCovariance,
+    KroneckerCovariance,
+    ParameterCovariance,
+)
 from howsure.posteriors.laplace.curvature import Curvature
 from howsure.posteriors.laplace.last_layer_curvature import WIDEST
 from howsure.posteriors.laplace.network_curvature import Diagonal, Kronecker, gradients
 from howsure.posteriors.laplace.prior_precision import marginal_prior, squared_length
-from howsure.posteriors.laplace.tangent import Taps, UnknownOperationError
+from howsure.posteriors.laplace.tangent import TangentRecorder, UnknownOperationError
 
 __all__ = ["PASSES", "NetworkCurvature", "NetworkLaplace", "gather_network"]
 
@@ -56,7 +61,7 @@ class NetworkLaplace(LaplaceHead):
         self,
         backbone: nn.Module,
         head: nn.Module,
-        spreads: Mapping[str, Spread],
+        spreads: Mapping[str, ParameterCovariance],
         *,
         centre: Tensor,
         layer: str,
@@ -119,7 +124,7 @@ class NetworkLaplace(LaplaceHead):
             raise ModelError("posterior by moment propagation", expected="none any more", fix="fit it again: laplace")
         kinds, count = said.pop("spreads"), said.pop("usual")
         parts = nn.ModuleDict({"backbone": backbone, "head": head})
-        spreads = {name: SPREADS[kind].blank(parts.get_parameter(name).detach()) for name, kind in kinds.items()}
+        spreads = {name: COVARIANCES[kind].blank(parts.get_parameter(name).detach()) for name, kind in kinds.items()}
         last = linear_layer(head, said["layer"]).weight.detach()
         usual = None if count is None else last.new_zeros(count)
         return nn.Identity(), cls(backbone, head, spreads, centre=last.new_zeros(last.shape[1]), usual=usual, **said)
@@ -129,7 +134,7 @@ class NetworkLaplace(LaplaceHead):
         same |= {"usual": self.usual, "draws": self.draws, "seed": self.seed}
         return NetworkLaplace(self.backbone, self.head, self._known(), **(same | changes))
 
-    def _known(self) -> dict[str, Spread]:
+    def _known(self) -> dict[str, ParameterCovariance]:
         return dict(zip(self.names, self.spreads, strict=True))  # type: ignore[arg-type]
 
     def _believed(self, pixels: Tensor) -> tuple[Embedding, Tensor, Tensor]:
@@ -137,7 +142,7 @@ class NetworkLaplace(LaplaceHead):
         spreads = {id(self.get_parameter(name)): spread for name, spread in self._known().items()}
         centres = {id(linear_layer(self.head, self.layer).weight): self.centre}
         # Of pixels, so that there is a graph even where every weight is frozen.
-        with torch.enable_grad(), Taps(spreads, centres) as taps:
+        with torch.enable_grad(), TangentRecorder(spreads, centres) as taps:
             belief, _, z = through(self.head, self.layer, self.backbone(pixels.detach().requires_grad_()))
         if not self.normalised:
             variance = taps.variance(z)
@@ -195,14 +200,14 @@ PASSES = 4  # backward passes a batch; standard deviations are some 10 % off aft
 
 
 @dataclass(frozen=True, eq=False)
-class Bend:
+class CurvatureSpectrum:
     """The curvature of a parameter: values along axes of its own, or along those of a Kronecker product."""
 
     values: Tensor
     axes: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def of(cls, found: Diagonal | Kronecker, scale: float) -> Bend:
+    def of(cls, found: Diagonal | Kronecker, scale: float) -> CurvatureSpectrum:
         """What was summed, times `scale`."""
         if isinstance(found, Diagonal):
             return cls(scale * found.squares)
@@ -211,13 +216,13 @@ class Bend:
         total = outside.sum().clamp_min(torch.finfo(outside.dtype).tiny)
         return cls(scale / total * torch.outer(outside.clamp_min(0), inside.clamp_min(0)), (outer, inner))
 
-    def spread(self, prior: float, parameter: Tensor) -> Spread:
+    def spread(self, prior: float, parameter: Tensor) -> ParameterCovariance:
         """What is known about the parameter."""
         along = (1 / (self.values + prior)).to(parameter)
         if self.axes is None:
-            return DiagonalSpread(along)
+            return DiagonalCovariance(along)
         outer, inner = (axes.to(parameter).contiguous() for axes in self.axes)  # as they are after loading
-        return KroneckerSpread(along, outer=outer, inner=inner, shape=parameter.shape)
+        return KroneckerCovariance(along, outer=outer, inner=inner, shape=parameter.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +230,7 @@ class NetworkCurvature(Gathered):
     """The curvature of parameters, by name."""
 
     subject: Subject
-    bends: Mapping[str, Bend]
+    bends: Mapping[str, CurvatureSpectrum]
     centre: Tensor  # (M,): the mean of what goes into the last layer
     normalised: bool
 
@@ -305,7 +310,7 @@ def gather_network(
         parameter.requires_grad_(False)
     if not pairs:
         raise no_pairs(count)
-    bends = {name: Bend.of(found, count / temperature / pairs) for name, found in sums.items()}
+    bends = {name: CurvatureSpectrum.of(found, count / temperature / pairs) for name, found in sums.items()}
     centre = (total / count).to(last.weight.detach())
     return NetworkCurvature(pixels, labels, count, pairs, subject, bends, centre, normalised)
 

@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from howsure.errors import InputError
-from howsure.posteriors.laplace.covariance import Spread
+from howsure.posteriors.laplace.covariance import ParameterCovariance
 
-__all__ = ["Taps", "UnknownOperationError"]
+__all__ = ["TangentRecorder", "UnknownOperationError"]
 
 Squared = Callable[[Tensor], Tensor]  # the gradient at an output, (N, ...), to slope^T Cov slope, (N,)
 
@@ -30,7 +30,7 @@ class UnknownOperationError(InputError):
     """A network does something with its weights whose variance is not known."""
 
 
-class Taps(TorchFunctionMode):
+class TangentRecorder(TorchFunctionMode):
     """Looks on while a network in eval computes, and notes each use of a parameter that has a spread.
 
     `spreads` are by the id of the parameter. `centres`, by id too, are subtracted from what goes into a linear layer.
@@ -43,7 +43,7 @@ class Taps(TorchFunctionMode):
     tensor([[3.]])
     """
 
-    def __init__(self, spreads: Mapping[int, Spread], centres: Mapping[int, Tensor] | None = None):
+    def __init__(self, spreads: Mapping[int, ParameterCovariance], centres: Mapping[int, Tensor] | None = None):
         super().__init__()
         self.spreads, self.centres = spreads, centres or {}
         self.found: list[tuple[GradientEdge, Squared]] = []
@@ -89,7 +89,7 @@ class Taps(TorchFunctionMode):
         return [lambda gradient: spread.squared_product(left(gradient), seen)]
 
 
-def _linear(taps: Taps, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> list[Squared]:
+def _linear(taps: TangentRecorder, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> list[Squared]:
     def right() -> Tensor:
         return (x.detach() - taps.centres.get(id(weight), 0)).reshape(len(x), -1, x.shape[-1])
 
@@ -100,7 +100,7 @@ def _linear(taps: Taps, x: Tensor, weight: Tensor, bias: Tensor | None = None) -
 
 
 def _conv2d(
-    taps: Taps,
+    taps: TangentRecorder,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -123,7 +123,7 @@ def _conv2d(
 
 
 def _batch_norm(
-    taps: Taps,
+    taps: TangentRecorder,
     x: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -144,7 +144,7 @@ def _batch_norm(
 
 
 def _layer_norm(
-    taps: Taps,
+    taps: TangentRecorder,
     x: Tensor,
     shape: tuple[int, ...],
     weight: Tensor | None = None,
@@ -159,7 +159,7 @@ def _layer_norm(
     return taps.slopes(weight, lambda gradient: over_places(gradient * plain)) + taps.slopes(bias, over_places)
 
 
-def _prelu(taps: Taps, x: Tensor, weight: Tensor) -> list[Squared]:
+def _prelu(taps: TangentRecorder, x: Tensor, weight: Tensor) -> list[Squared]:
     below = x.detach().clamp_max(0)
 
     def slope(gradient: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Response
 
-from howsure.decide import Honesty
+from howsure.decide import CalibrationReport
 from howsure.embeddings import Embedding
 from howsure.plots.figures import Plane
 from howsure.plots.outlines import map_plane
@@ -103,7 +103,7 @@ def _quality(state: State) -> schemas.Quality:
     )
 
 
-def _bins(said: Honesty) -> list[schemas.Bin]:
+def _bins(said: CalibrationReport) -> list[schemas.Bin]:
     return [
         schemas.Bin(probability=told, happened=share, cases=count)
         for told, share, count in said.reliability
@@ -111,11 +111,11 @@ def _bins(said: Honesty) -> list[schemas.Bin]:
     ]
 
 
-def _honesty(said: Honesty) -> schemas.HonestyReply:
+def _honesty(said: CalibrationReport) -> schemas.HonestyReply:
     return schemas.HonestyReply(event=said.event, ece=said.ece, brier=said.brier, cases=said.n, reliability=_bins(said))
 
 
-def _risk_coverage(said: Honesty) -> list[schemas.Point]:
+def _risk_coverage(said: CalibrationReport) -> list[schemas.Point]:
     """Answer the surest bins first: after each, the share that is answered and the share of it that is wrong."""
     points, answered, wrong = [], 0, 0.0
     total = sum(one.cases for one in _bins(said))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from howsure.evaluation.failure_prediction import FORESEEN, foreseen, probability_right
+from howsure.evaluation.failure_prediction import FORESEEN, failure_prediction, probability_right
 from howsure.metrics import augrc, aurc, kendall_over_bins, r_auroc
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -16,7 +16,7 @@ def test_it_is_what_the_metrics_say() -> None:
     rng = np.random.default_rng(0)
     doubt = rng.random(400)
     right = rng.random(400) > doubt / 2
-    found = foreseen(doubt, right)
+    found = failure_prediction(doubt, right)
     assert tuple(found) == FORESEEN
     assert found["aurc"] == aurc(doubt, ~right)
     assert found["augrc"] == augrc(doubt, ~right)
@@ -25,7 +25,7 @@ def test_it_is_what_the_metrics_say() -> None:
 
 
 def test_what_is_not_defined_is_left_out() -> None:
-    assert foreseen(np.arange(4.0), np.ones(4, bool)) == {"aurc": 0, "augrc": 0}
+    assert failure_prediction(np.arange(4.0), np.ones(4, bool)) == {"aurc": 0, "augrc": 0}
 
 
 def test_the_probability_of_being_right_is_that_of_held_out_answers() -> None:

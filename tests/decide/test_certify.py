@@ -10,7 +10,7 @@ from scipy.stats import beta
 
 import references
 from howsure.decide import certify, least_count
-from howsure.decide.certify import foreseen_share, widest_threshold
+from howsure.decide.certify import expected_share, widest_threshold
 
 GRID = np.arange(1, 51) / 50
 
@@ -131,9 +131,9 @@ def test_what_is_foreseen_depends_on_the_fitting_items_alone() -> None:
     uncertainty, fit, test = rng.random(900), np.arange(300), np.arange(300, 900)
     good, bad = rng.random(900) < 0.1 * uncertainty, rng.random(900) < 0.3
     options = {"fit": fit, "test": test, "max_error": 0.1, "confidence": 0.95}
-    share, proved = foreseen_share(uncertainty, good, **options), widest_threshold(uncertainty, good, **options)
+    share, proved = expected_share(uncertainty, good, **options), widest_threshold(uncertainty, good, **options)
     assert proved is not None
     assert share == pytest.approx(proved.accepted / 600, abs=0.1)
-    assert foreseen_share(uncertainty, bad, **options) == 0
+    assert expected_share(uncertainty, bad, **options) == 0
     spoiled = np.where(np.arange(900) < 300, good, True)
-    assert foreseen_share(uncertainty, spoiled, **options) == share
+    assert expected_share(uncertainty, spoiled, **options) == share

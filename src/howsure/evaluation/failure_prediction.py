@@ -20,7 +20,7 @@ FORESEEN = ("aurc", "augrc", "r_auroc", "kendall")
 def failure_prediction(doubt: ArrayLike, right: np.ndarray) -> dict[str, float]:
     """AURC, AUGRC, R-AUROC, and Kendall's tau over bins; what the answers do not define is left out.
 
-    >>> foreseen([0.1, 0.2, 0.3, 0.4], np.array([True, True, True, False]))["r_auroc"]
+    >>> failure_prediction([0.1, 0.2, 0.3, 0.4], np.array([True, True, True, False]))["r_auroc"]
     1.0
     """
     measures = {

@@ -44,7 +44,7 @@ class ConformalReference:
         p <= a is false at most that often, over the choice of the usual ones too. (Were the new score among them, their
         gaps could only be narrower, and p smaller.)
 
-        >>> Usual.of(torch.linspace(0, 1, 99)).p(torch.tensor([-5.0, 0.55, 9.0]))
+        >>> ConformalReference.of(torch.linspace(0, 1, 99)).p(torch.tensor([-5.0, 0.55, 9.0]))
         tensor([0.0100, 1.0000, 0.0100])
         """
         return torch.from_numpy(self.shares(_array(score))).to(score)

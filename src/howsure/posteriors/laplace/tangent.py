@@ -36,10 +36,10 @@ class TangentRecorder(TorchFunctionMode):
     `spreads` are by the id of the parameter. `centres`, by id too, are subtracted from what goes into a linear layer.
 
     >>> layer, x = torch.nn.Linear(2, 1), torch.tensor([[1.0, 2.0]])
-    >>> from howsure.posteriors.laplace.covariance import DiagonalSpread
-    >>> with Taps({id(layer.weight): DiagonalSpread(torch.tensor([[1.0, 0.5]]))}) as taps:
+    >>> from howsure.posteriors.laplace.covariance import DiagonalCovariance
+    >>> with TangentRecorder({id(layer.weight): DiagonalCovariance(torch.tensor([[1.0, 0.5]]))}) as recorder:
     ...     z = layer(x)
-    >>> taps.variance(z)
+    >>> recorder.variance(z)
     tensor([[3.]])
     """
 

@@ -132,6 +132,29 @@ def test_a_model_that_lies_elsewhere(tmp_path: Path, digits: tuple[Embedder, Ima
         gallery.ask(images.subset([0]))
 
 
+def test_two_galleries_of_one_model_keep_their_own_policies(
+    tmp_path: Path, digits: tuple[Embedder, ImageSet, ImageSet]
+) -> None:
+    model, images, test = digits
+    model.save(tmp_path / "model")
+    made = {}
+    for name, rows in (("many", range(600)), ("few", range(200))):
+        with Gallery.create(tmp_path / name, tmp_path / "model") as gallery:
+            gallery.add(images.subset(rows))
+            made[name] = gallery.calibrate(test, max_error=0.3)
+    for name, policy_made in made.items():
+        with Gallery.open(tmp_path / name) as gallery:
+            assert gallery.policy == policy_made
+            assert gallery.status().stale == ()
+    with Gallery.create(tmp_path / "third", tmp_path / "model") as gallery:
+        assert gallery.policy is None
+        made["many"].save(tmp_path / "model")
+    with Gallery.open(
+        tmp_path / "third"
+    ) as gallery:  # a policy that lies with the model serves where there is no other
+        assert gallery.policy == made["many"]
+
+
 def test_what_is_not_accepted_is_said_in_our_words(vectors: Gallery, tmp_path: Path) -> None:
     x = CENTRES[:3]
     for wrong, said in (
@@ -190,13 +213,13 @@ def findings_of(uncertainty: np.ndarray) -> list[Finding]:
 
 @pytest.mark.parametrize(("more", "drifted"), [(0.0, False), (1.0, True)])
 def test_drift_is_noticed_and_reported(vectors: Gallery, more: float, drifted: bool) -> None:
-    vectors._use(replace(policy(), reference=Reference(tuple(USUAL), ())))
+    vectors.use(replace(policy(), reference=Reference(tuple(USUAL), ())))
     assert vectors.watch(findings_of(np.random.default_rng(1).random(40) + more)) is drifted
     assert vectors.status().drift.drifted is drifted
 
 
 def test_pictures_in_the_order_of_their_folders_are_no_change(vectors: Gallery) -> None:
-    vectors._use(replace(policy(), reference=Reference(tuple(USUAL), ())))
+    vectors.use(replace(policy(), reference=Reference(tuple(USUAL), ())))
     assert vectors.watch(findings_of(np.sort(np.random.default_rng(2).random(200)))) is False
 
 

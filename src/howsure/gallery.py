@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -65,13 +66,9 @@ class Gallery:
     ('not_sure', 'a', '0')
     """
 
-    def __init__(self, where: str, index: Index, *, model: Path | None = None, embedder: Embedder | None = None):
+    def __init__(self, where: str, index: Index, *, model: Path | None = None):
         """Use `create` or `open`."""
-        self.where, self.index = where, index
-        self._model, self._embedder = model, embedder
-        self._policy: Policy | None = None
-        self._policy_read = False
-        self._drift: Drift | None = None
+        self.where, self.index, self._model = where, index, model
 
     # Opening and closing.
 
@@ -100,14 +97,12 @@ class Gallery:
         index = connect(where, create=True, about=about)
         try:
             if not exist_ok and (len(index) or index.about != about):
-                raise GalleryError(
-                    f"gallery {where}",
-                    expected="none yet",
-                    got="a gallery",
-                    fix="Gallery.open(where, write=True)",
-                )
-            gallery = cls(str(where), index, model=path, embedder=embedder)
-            gallery._require_model(embedder)
+                fix = "Gallery.open(where, write=True)"
+                raise GalleryError(f"gallery {where}", expected="none yet", got="a gallery", fix=fix)
+            gallery = cls(str(where), index, model=path)
+            gallery._require(embedder)
+            if embedder:
+                gallery.embedder = embedder
             if embedder and own:
                 embedder.save(Path(where) / OWN_MODEL)
             if embedder and index.about != (kept := index.about | about):
@@ -145,54 +140,52 @@ class Gallery:
             return self._model
         return Path(self.where) / OWN_MODEL if named == OWN_MODEL else Path(named)
 
-    @property
+    @cached_property
     def embedder(self) -> Embedder:
         """The model that made the items, loaded when it is first needed."""
-        if self._embedder is None:
-            path = self.model
-            if path is None:
-                raise GalleryError(
-                    f"gallery {self.where}",
-                    expected="vectors or an Embedding",
-                    got="items that only a model can read",
-                    fix="create the gallery with a model",
-                )
-            try:
-                embedder = Embedder.load(path)
-            except ModelError as error:
-                fix = "say where it is: --model MODEL"
-                raise ModelError(f"the model of gallery {self.where}: {error}", fix=fix) from error
-            self._require_model(embedder)
-            self._embedder = embedder
-        return self._embedder
+        path = self.model
+        if path is None:
+            raise GalleryError(
+                f"gallery {self.where}",
+                expected="vectors or an Embedding",
+                got="items that only a model can read",
+                fix="create the gallery with a model",
+            )
+        try:
+            embedder = Embedder.load(path)
+        except ModelError as error:
+            fix = "say where it is: --model MODEL"
+            raise ModelError(f"the model of gallery {self.where}: {error}", fix=fix) from error
+        self._require(embedder)
+        return embedder
 
-    def _require_model(self, embedder: Embedder | None) -> None:
+    def _require(self, embedder: Embedder | None) -> None:
         """The one check that a gallery goes with the model that made it, and with no other."""
         require_model(
             self.where, made_with=self.index.about.get(FINGERPRINT), got=embedder.fingerprint if embedder else None
         )
 
-    @property
+    @cached_property
     def policy(self) -> Policy | None:
-        """What answers; None where nothing is calibrated yet."""
-        if not self._policy_read:
-            path, kept = self._policy_folder(), self.index.about.get(POLICY)
-            made_for = self.index.about.get(FINGERPRINT) or ""
-            if path is not None and self._model is not None:
-                self.embedder  # noqa: B018 - a model that was named by hand is checked before its policy is used
-            policy = Policy.load(path, model=made_for) if path else Policy.from_json(kept) if kept else None
-            self._use(policy)
-        return self._policy
+        """What answers: the gallery's own policy, else the one that lies with its model; None where there is none."""
+        if kept := self.index.about.get(POLICY):
+            return Policy.from_json(kept)
+        made_for = self.index.about.get(FINGERPRINT) or ""
+        own = None if self._on_server else Policy.load(self.where, model=made_for)
+        if own or self.model is None:
+            return own
+        if self._model is not None:
+            self.embedder  # noqa: B018 - a model that was named by hand is checked before its policy is used
+        return Policy.load(self.model, model=made_for)
 
-    def _use(self, policy: Policy | None) -> None:
-        self._policy, self._policy_read = policy, True
-        self._drift = Drift(policy.reference) if policy else None
+    @property
+    def _on_server(self) -> bool:
+        return "://" in self.where
 
-    def _policy_folder(self) -> Path | None:
-        """A policy lies with the model; without one, in the gallery's directory, or on a server with the items."""
-        if (model := self.model) is not None:
-            return model
-        return None if "://" in self.where else Path(self.where)
+    @cached_property
+    def drift(self) -> Drift | None:
+        """What watches the queries; None where nothing is calibrated."""
+        return Drift(self.policy.reference) if self.policy else None
 
     @property
     def matcher(self) -> Matcher | None:
@@ -312,17 +305,19 @@ class Gallery:
             model=self.index.about.get(FINGERPRINT) or "",
             ids=names,
         )
-        self._keep(replace(policy, certificate=replace(policy.certificate, changes=changes)))
-        return self._policy  # type: ignore[return-value]
-
-    def _keep(self, policy: Policy) -> None:
-        if (folder := self._policy_folder()) is not None:
-            policy.save(folder)
-        else:
-            kept = self.index.about | {POLICY: json.loads(json.dumps(asdict(policy)))}
+        policy = replace(policy, certificate=replace(policy.certificate, changes=changes))
+        if self._on_server:
             with connect(self.where, write=True) as index:
-                index.describe(kept)
-        self._use(policy)
+                index.describe(self.index.about | {POLICY: json.loads(json.dumps(asdict(policy)))})
+        else:
+            policy.save(self.where)
+        self.use(policy)
+        return policy
+
+    def use(self, policy: Policy) -> None:
+        """Answer by this policy, until the gallery is opened again."""
+        self.policy = policy
+        self.drift = Drift(policy.reference)
 
     # Asking.
 
@@ -337,11 +332,6 @@ class Gallery:
         if watch:
             self.watch(findings)
         return findings
-
-    @property
-    def drift(self) -> Drift | None:
-        """What watches the queries; None where nothing is calibrated."""
-        return self._drift if self.policy else None
 
     def watch(self, findings: Sequence[Finding]) -> bool | None:
         """Count queries, and say whether they have drifted from those of calibration; None where nothing can tell."""
@@ -399,23 +389,24 @@ class Gallery:
         """Items as embeddings of this gallery's model, or as they are."""
         if isinstance(items, Embedding):
             return items
-        if isinstance(items, (np.ndarray, Tensor)) and items.ndim == 2 and self.model is None and not self._embedder:
-            return Point.from_vectors(items)
         images = self._images(items)
         if images is not None:
             return self.embedder.encode_set(images).embedding
-        if self.model is None and not self._embedder:
+        shape = list(np.shape(items)) if isinstance(items, (np.ndarray, Tensor)) else []
+        if self.model is None and len(shape) == 2:
+            return Point.from_vectors(items)
+        if self.model is None:
             raise InputError(
                 "items of a gallery without a model",
                 expected="a float array or tensor (N, D), or an Embedding",
-                got=f"{type(items).__name__}{list(np.shape(items)) if isinstance(items, (np.ndarray, Tensor)) else ''}",
+                got=f"{type(items).__name__}{shape or ''}",
                 fix="create the gallery with a model to add pictures",
             )
-        if isinstance(items, (np.ndarray, Tensor)) and items.ndim == 2:
+        if len(shape) == 2:
             raise InputError(
                 "items",
                 expected="pictures for this gallery's model, or an Embedding",
-                got=f"an array {tuple(items.shape)}",
+                got=f"an array {tuple(shape)}",
                 fix="wrap embeddings that its model made, as Point(tensor)",
             )
         return self.embedder.encode(items)

@@ -113,6 +113,7 @@ class NetworkLaplace(LaplaceHead):
             "layer": self.layer,
             "normalised": self.normalised,
             "usual": None if self.usual is None else len(self.usual),
+            "propagated": False,  # gone, but part of the fingerprint of every model that was saved before
             "draws": self.draws,
             "seed": self.seed,
         }

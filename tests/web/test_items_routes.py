@@ -13,7 +13,7 @@ from PIL import Image
 from howsure.index import LocalIndex
 from howsure.match import match_probability
 from howsure.web.feedback import FILE
-from howsure.web.routes.bulk import _steps
+from howsure.web.routes.items import _steps
 from web.browser import Browser, as_png, uploads
 
 
@@ -58,7 +58,7 @@ def test_a_label_is_confirmed_by_the_nearest_other_item_of_it(browser):
     whole = everything(browser)["items"]
     view = browser.service.state.view()
     link = browser.service.state.gallery.matcher
-    belief, labels = view.belief.to(dtype=torch.float64), np.array(view.labels)
+    belief, labels = view.embedding.to(dtype=torch.float64), np.array(view.labels)
     same = match_probability(link, belief, belief).numpy()
     np.fill_diagonal(same, 0)
     wanted = np.where(labels == labels[:, None], same, 0).max(1)

@@ -11,7 +11,7 @@ from howsure.decide import FEATURES
 from howsure.match import Matcher
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
-from howsure.web.gallery_review import NEAREST, codes_of, look_around
+from howsure.web.gallery_review import NEAREST, codes_of, review
 from howsure.web.unknown_roc import unknown_roc
 
 MATCHER = Matcher(scale=4.0, offset=4.0, base_rate=0.1)
@@ -35,7 +35,7 @@ def clusters():
 
 def test_neighbours_are_those_of_a_full_comparison(clusters):
     belief, labels = clusters
-    around = look_around(belief, codes_of(labels)[0], go_on=go_on)
+    around = review(belief, codes_of(labels)[0], go_on=go_on)
     distance = rms_distance(belief.to(dtype=torch.float64), belief.to(dtype=torch.float64)).numpy()
     np.fill_diagonal(distance, np.inf)
     np.testing.assert_allclose(around.distances, np.sort(distance, 1)[:, :NEAREST], rtol=1e-6)
@@ -47,7 +47,7 @@ def test_neighbours_are_those_of_a_full_comparison(clusters):
 def test_a_wrong_label_and_a_copy_are_found_and_nothing_else(clusters):
     belief, labels = clusters
     codes, names = codes_of(labels)
-    around = look_around(belief, codes, go_on=go_on)
+    around = review(belief, codes, go_on=go_on)
     ((row, suggested, probability),) = around.label_errors(MATCHER)
     assert (row, names[suggested]) == (7, "0")
     assert 0.5 < probability <= 1
@@ -60,7 +60,7 @@ def test_a_wrong_label_and_a_copy_are_found_and_nothing_else(clusters):
 
 def test_without_labels_nothing_is_said_about_them(clusters):
     belief, _ = clusters
-    around = look_around(belief[:30], codes_of([None] * 30)[0], go_on=go_on)
+    around = review(belief[:30], codes_of([None] * 30)[0], go_on=go_on)
     assert around.errors() is None
     assert around.label_errors(MATCHER) == []
     assert np.isnan(around.label_probability(MATCHER)).all()
@@ -68,9 +68,9 @@ def test_without_labels_nothing_is_said_about_them(clusters):
 
 
 def test_two_items_and_many_of_one_place():
-    pair = look_around(Gaussian(torch.eye(2), torch.ones(2, 1)), np.array([0, 0]), go_on=go_on)
+    pair = review(Gaussian(torch.eye(2), torch.ones(2, 1)), np.array([0, 0]), go_on=go_on)
     assert pair.rows.tolist() == [[1], [0]]
-    same = look_around(Gaussian(torch.zeros(40, 3), torch.ones(40, 1)), np.zeros(40, int), go_on=go_on)
+    same = review(Gaussian(torch.zeros(40, 3), torch.ones(40, 1)), np.zeros(40, int), go_on=go_on)
     assert same.rows.shape == (40, NEAREST)
     assert (same.rows != np.arange(40)[:, None]).all()
     assert (same.gaps == 0).all()
@@ -81,7 +81,7 @@ def test_a_look_can_be_ended(clusters):
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        look_around(*clusters[:1], np.zeros(100, int), go_on=stop)
+        review(*clusters[:1], np.zeros(100, int), go_on=stop)
 
 
 def test_strangers_far_from_everybody_are_all_noticed(clusters):

@@ -60,7 +60,7 @@ def test_without_a_policy_everything_still_works(own, made, tmp_path, photo):
         assert (result["answer"]["kind"], result["answer"]["reason"]) == ("not_sure", "not_calibrated")
         reply = browser.post("/api/v1/verify", files=[("a", ("a", photo)), ("b", ("b", photo))])
         assert reply.status_code == 409
-        assert "howsure calibrate" in reply.json()["detail"]
+        assert "calibrate it" in reply.json()["detail"]
 
 
 def test_an_empty_gallery_is_served(made, tmp_path, photo):
@@ -113,7 +113,7 @@ def test_the_map_marks_items_whose_nearest_picture_carries_another_label(browser
 
 
 def test_a_large_gallery_is_drawn_first_and_compared_afterwards(own, monkeypatch):
-    monkeypatch.setattr("howsure.web.comparisons.QUICK", 10)
+    monkeypatch.setattr("howsure.web.routes.quality.QUICK", 10)
     with Browser(own) as browser:
 
         async def twice():

@@ -28,7 +28,7 @@ def test_a_picture_that_is_there_twice_is_found_and_gone_when_it_is_removed(own,
 def test_the_best_pictures_are_those_of_the_library(browser):
     view = browser.service.state.view()
     rows = [row for row, label in enumerate(view.labels) if label == "3"]
-    chosen = best_pictures(view.belief[rows], ["3"] * len(rows), 3)
+    chosen = best_pictures(view.embedding[rows], ["3"] * len(rows), 3)
     told = browser.get("/api/v1/identities/3/best?count=3").json()
     assert sorted(told["ids"]) == sorted(view.ids[rows[place]] for place in chosen)
     assert len(told["why"]) == 3

@@ -1,4 +1,4 @@
-"""The window as an ASGI app."""
+"""The web app, as ASGI."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from howsure import __version__
 from howsure.web.counters import Counters
 from howsure.web.limits import Guard
 from howsure.web.micro_batcher import MicroBatcher
-from howsure.web.problems import PROBLEMS, tell_problems
-from howsure.web.routes import bulk, feedback, items, quality, search, service, suspects
+from howsure.web.problems import PROBLEMS, add_problems
+from howsure.web.routes import feedback, items, quality, search, service, suspects
 from howsure.web.service import Service
 from howsure.web.settings import Settings
 from howsure.web.state import open_state
@@ -24,7 +24,7 @@ from howsure.web.worker import Worker
 __all__ = ["create_app"]
 
 STATIC = Path(__file__).parent / "static"
-ABOUT = "Search a gallery of beliefs: match probabilities, and *not sure* or *unknown* with the reason."
+ABOUT = "Search a gallery of embeddings: match probabilities, and *not sure* or *unknown* with the reason."
 
 
 def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI:
@@ -48,13 +48,13 @@ def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI
         description=ABOUT,
         lifespan=lifespan,
         openapi_url="/api/v1/openapi.json",
-        docs_url=None,  # the usual pages load their scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere
         redoc_url=None,
     )
     app.state.service = served
-    tell_problems(app)
+    add_problems(app)
     api = APIRouter(prefix="/api/v1", responses=PROBLEMS)
-    for subject in (search, bulk, items, suspects, quality, feedback):
+    for subject in (search, items, suspects, quality, feedback):
         api.include_router(subject.router)
     api.include_router(service.session)
     app.include_router(api)

@@ -50,9 +50,9 @@ class MicroBatcher(Generic[A, B]):
                 try:
                     answers = await self._worker.run(self._answer, [question for question, _ in batch])
                 except Exception as error:  # of one of them, and nobody knows whose
-                    _tell(batch, [error] * len(batch))
+                    _deliver(batch, [error] * len(batch))
                 else:
-                    _tell(batch, answers)
+                    _deliver(batch, answers)
         finally:
             self._work = None
 
@@ -65,7 +65,7 @@ class MicroBatcher(Generic[A, B]):
             self._all_here = None
 
 
-def _tell(batch: Sequence[tuple[A, asyncio.Future[B]]], answers: Sequence[B | Exception]) -> None:
+def _deliver(batch: Sequence[tuple[A, asyncio.Future[B]]], answers: Sequence[B | Exception]) -> None:
     for (_, future), answer in zip(batch, answers, strict=True):
         if future.done():  # nobody waits for it any more
             continue

@@ -1,4 +1,4 @@
-"""Answers as a person would say them."""
+"""Answers in words."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def about_query(finding: Finding) -> schemas.Answer:
 def about_pair(answer: Answer) -> schemas.Answer:
     """The answer about two pictures."""
     words = {"match": "The same.", "unknown": "Not the same.", "not_sure": "Not sure."}
-    said = _answer(answer, words[answer.kind])
-    # The reasons are about galleries; of a pair there is only one thing to say.
+    reply = _answer(answer, words[answer.kind])
+    # The other reasons are about galleries.
     why = "the two are about as likely to be the same as not" if answer.reason == "conflict" else None
-    return said.model_copy(update={"why": said.why if answer.reason == "not_calibrated" else why})
+    return reply.model_copy(update={"why": reply.why if answer.reason == "not_calibrated" else why})
 
 
 def _answer(answer: Answer, words: str) -> schemas.Answer:

@@ -22,7 +22,7 @@ __all__ = ["Served", "Service"]
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """A running server. Some work is quick and some slow, so each kind has a worker of its own."""
+    """A running server. Some work is quick and some slow, so each sort has a worker of its own."""
 
     state: State
     settings: Settings
@@ -33,12 +33,8 @@ class Service:
     comparisons: Worker
     questions: MicroBatcher[Precomputed, SearchReply]
 
-    async def read(self, uploads: Sequence[UploadFile]) -> list[tuple[str, bytes]]:
+    async def read(self, uploads: Sequence[UploadFile], *, most: int) -> list[tuple[str, bytes]]:
         """The uploads as they came, few enough of them."""
-        return await self.read_many(uploads, most=self.settings.pictures)
-
-    async def read_many(self, uploads: Sequence[UploadFile], *, most: int) -> list[tuple[str, bytes]]:
-        """The same with another limit."""
         if len(uploads) > most:
             raise RefusedError(413, "pictures", expected=f"at most {most} in a request", got=str(len(uploads)))
         return [(upload.filename or "picture", await upload.read()) for upload in uploads]
@@ -53,8 +49,8 @@ class Service:
         return sum(worker.pending for worker in self._workers)
 
     def close(self) -> None:
-        """Finish, then let go."""
-        self.state.comparisons.close()
+        """Finish what is under way, then close the gallery."""
+        self.state.closing.set()
         for worker in self._workers:
             worker.close()
         self.state.close()

@@ -34,8 +34,13 @@ class Worker:
         if not self.pending:
             self._submit(work, *args, **kwargs).add_done_callback(_log)
 
+    @property
+    def full(self) -> bool:
+        """Whether whoever comes now is sent away."""
+        return self.pending > self._waiting  # one is being worked on
+
     def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        if self.pending > self._waiting:  # one is being worked on
+        if self.full:
             raise RefusedError(503, "busy", got=f"{self.pending} requests that wait", fix="try again in a moment")
         self.pending += 1
         future = self._thread.submit(work, *args, **kwargs)

@@ -32,7 +32,7 @@ def several() -> bool:
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Inside, the processes can talk to each other."""
     if not several():
         yield
@@ -54,19 +54,19 @@ def agree(images: ImageSet, rows: Sequence[int] | None) -> ImageSet:
     import torch
     import torch.distributed as dist
 
-    said = torch.tensor([0 if rows is None else len(rows), zlib.crc32(json.dumps(list(images.ids)).encode())])
-    heard = said.clone()
-    dist.broadcast(heard, src=0)
-    if heard[1] != said[1]:
+    own = torch.tensor([0 if rows is None else len(rows), zlib.crc32(json.dumps(list(images.ids)).encode())])
+    first = own.clone()
+    dist.broadcast(first, src=0)
+    if first[1] != own[1]:
         raise InputError(
             f"pictures of process {rank()}",
             expected="those of the first process",
             got="others",
             fix="give every host the same pictures under the same names",
         )
-    places = torch.tensor([0] * int(heard[0]) if rows is None else list(rows), dtype=torch.int64)
-    dist.broadcast(places, src=0)
-    return images.subset(places.tolist())
+    positions = torch.tensor([0] * int(first[0]) if rows is None else list(rows), dtype=torch.int64)
+    dist.broadcast(positions, src=0)
+    return images.subset(positions.tolist())
 
 
 def encode_across(embedder: Embedder, images: ImageSet, *, batch: int, strict: bool) -> Iterator[Encoded]:
@@ -84,9 +84,9 @@ def encode_across(embedder: Embedder, images: ImageSet, *, batch: int, strict: b
         for part in parts:
             _send(part)
         return
-    place = {name: row for row, name in enumerate(images.ids)}
+    position = {name: row for row, name in enumerate(images.ids)}
     for number in range(len(starts)):
-        yield next(parts) if number % size == 0 else _receive(number % size, images, place)
+        yield next(parts) if number % size == 0 else _receive(number % size, images, position)
 
 
 def _send(part: Encoded) -> None:
@@ -104,7 +104,7 @@ def _send(part: Encoded) -> None:
     dist.send(content, dst=0)
 
 
-def _receive(source: int, images: ImageSet, place: dict[str, int]) -> Encoded:
+def _receive(source: int, images: ImageSet, position: dict[str, int]) -> Encoded:
     import numpy as np
     import torch
     import torch.distributed as dist
@@ -119,5 +119,5 @@ def _receive(source: int, images: ImageSet, place: dict[str, int]) -> Encoded:
     dist.recv(content, src=source)
     with np.load(io.BytesIO(content.numpy().tobytes())) as arrays:
         family, ids, skipped = json.loads(arrays["rest"].tobytes())
-        belief = restore(family, {name: array for name, array in arrays.items() if name != "rest"})
-    return Encoded(belief, images.subset([place[name] for name in ids]), tuple(Skipped(*one) for one in skipped))
+        embedding = restore(family, {name: array for name, array in arrays.items() if name != "rest"})
+    return Encoded(embedding, images.subset([position[name] for name in ids]), tuple(Skipped(*one) for one in skipped))

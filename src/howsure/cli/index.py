@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli import distributed as across
+from howsure.cli import distributed
 from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
+from howsure.cli.model import load_model
 from howsure.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def index(
         str | None,
         typer.Option("-o", "--out", metavar="GALLERY", help="The gallery to create or add to: a path or a URL."),
     ] = None,
-    remove: Annotated[list[str] | None, typer.Option(help="An id to take out; may be repeated.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="An id to remove; may be repeated.")] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -35,7 +36,7 @@ def index(
         raise InputError("index", expected="DATA -m MODEL -o GALLERY, or -o GALLERY --remove ID", got="less")
     from howsure import data as pictures
 
-    if across.rank() > 0:
+    if distributed.rank() > 0:
         if data is not None and model is not None:
             _help_to_encode(data, model, strict=strict)
         return
@@ -43,26 +44,23 @@ def index(
 
     counts = {"added": 0, "unchanged": 0, "removed": 0}
     skipped: tuple[Skipped, ...] = ()
-    if data is None:
-        gallery = Gallery.open(out, write=True)
-    else:
-        if model is None:
-            raise InputError("index", expected="-m MODEL", got="no model", fix="howsure train DATA -o MODEL makes one")
-        images = pictures.load(data)
-        gallery = Gallery.create(out, model, exist_ok=True)
-    with gallery, across.together():
+    if data is not None and model is None:
+        raise InputError("index", expected="-m MODEL", got="no model", fix="howsure train DATA -o MODEL makes one")
+    images = None if data is None else pictures.load(data)
+    gallery = Gallery.open(out, write=True) if images is None else Gallery.create(out, model, exist_ok=True)
+    with gallery, distributed.process_group():
         if gallery.index.recovered:
             say(gallery.index.recovered)
         if remove:
             counts["removed"] = gallery.remove(remove)
-        if data is not None:
+        if images is not None:
             gallery.embedder.to(device())
             with progress("indexing", len(images)) as bar:
 
                 def encode(todo: ImageSet) -> Iterator[Encoded]:
                     row_of = {name: row for row, name in enumerate(images.ids)}
-                    agreed = across.agree(images, [row_of[name] for name in todo.ids])
-                    return across.encode_across(gallery.embedder, agreed, batch=BLOCK, strict=strict)
+                    agreed = distributed.agree(images, [row_of[name] for name in todo.ids])
+                    return distributed.encode_across(gallery.embedder, agreed, batch=BLOCK, strict=strict)
 
                 done = gallery.add(images, encode=encode, progress=bar)
             counts |= {"added": done.added, "unchanged": done.unchanged}
@@ -79,10 +77,9 @@ def index(
 def _help_to_encode(data: str, model: Path, *, strict: bool) -> None:
     """What a process that is not the first does: its share of the encoding."""
     from howsure import data as pictures
-    from howsure.embedder import Embedder
     from howsure.gallery import BLOCK
 
-    embedder, images = Embedder.load(model).to(device()), pictures.load(data)
-    with across.together():
-        for _ in across.encode_across(embedder, across.agree(images, None), batch=BLOCK, strict=strict):
+    embedder, images = load_model(model), pictures.load(data)
+    with distributed.process_group():
+        for _ in distributed.encode_across(embedder, distributed.agree(images, None), batch=BLOCK, strict=strict):
             pass

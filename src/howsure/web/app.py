@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from howsure import __version__
-from howsure.web.counters import Counters
 from howsure.web.limits import Guard
-from howsure.web.micro_batcher import MicroBatcher
 from howsure.web.problems import PROBLEMS, add_problems
 from howsure.web.routes import feedback, items, quality, search, service, suspects
 from howsure.web.service import Service
 from howsure.web.settings import Settings
 from howsure.web.state import open_state
-from howsure.web.worker import Worker
 
 __all__ = ["create_app"]
 
@@ -30,12 +26,7 @@ ABOUT = "Search a gallery of embeddings: match probabilities, and *not sure* or 
 def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI:
     """An app over a gallery and the model that made it. Both are opened now, and closed when the app shuts down."""
     settings = settings or Settings()
-    state, counters = open_state(gallery, settings), Counters()
-    pictures, lookups, thumbnails, comparisons = (
-        Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails", "comparisons")
-    )
-    questions = MicroBatcher(lookups, partial(search.answer_all, state), waiting=settings.waiting)
-    served = Service(state, settings, counters, pictures, lookups, thumbnails, comparisons, questions)
+    served = Service(open_state(gallery, settings), settings, search.answer_all)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -60,5 +51,5 @@ def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI
     app.include_router(api)
     app.include_router(service.router, responses=PROBLEMS)
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
-    app.add_middleware(Guard, settings=settings, counters=counters)
+    app.add_middleware(Guard, settings=settings, counters=served.counters)
     return app

@@ -39,7 +39,6 @@ class State:
 
     url: str
     name: str
-    settings: Settings
     gallery: Gallery
     folder: Path
 
@@ -193,7 +192,7 @@ def open_state(where: str | Path, settings: Settings) -> State:
         gallery.embedder.to("cuda" if torch.cuda.is_available() else "cpu")
         # Next to a gallery on disk; for one on a server, here.
         path = Path(url.partition("?")[0].rpartition("/")[2] if "://" in url else url).resolve()
-        return State(url, path.name, settings, gallery, settings.folder or path.with_name(f"{path.name}.window"))
+        return State(url, path.name, gallery, settings.folder or path.with_name(f"{path.name}.window"))
     except BaseException:
         gallery.close()
         raise

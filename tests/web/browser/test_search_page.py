@@ -102,7 +102,7 @@ def test_a_picture_can_be_pasted(open_page, pictures):
 def test_certainty_changes_as_a_slider_moves_and_comes_back(open_page, pictures, harm):
     page = open_page()
     choose(page, pictures["match"])
-    chance = page.locator(".chances dd").first
+    chance = page.locator(".probabilities dd").first
     slider = page.get_by_role("slider", name=harm)
     before = chance.inner_text()
     slider.fill("5")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Response
 
-from howsure.decide import CalibrationReport
+from howsure.decide import CalibrationReport, Certificate
 from howsure.embeddings import Embedding
 from howsure.plots.figures import Plane
 from howsure.plots.outlines import map_plane
@@ -17,6 +17,7 @@ from howsure.web import schemas
 from howsure.web.gallery_review import MOST as COMPARED
 from howsure.web.gallery_review import Neighbourhood, codes_of
 from howsure.web.service import Served
+from howsure.web.settings import Settings
 from howsure.web.state import State
 from howsure.web.view import View
 
@@ -30,7 +31,7 @@ LATER = "every picture is being compared with every other: ask again"
 @router.get("/gallery")
 async def gallery(served: Served) -> schemas.Gallery:
     """What is served: the gallery, its model, and what a request may hold."""
-    return await served.lookups.run(_gallery, served.state)
+    return await served.lookups.run(_gallery, served.state, served.settings)
 
 
 @router.get("/quality")
@@ -51,7 +52,7 @@ async def plane(served: Served) -> Response:
     return Response(content, media_type="application/json")
 
 
-def _gallery(state: State) -> schemas.Gallery:
+def _gallery(state: State, settings: Settings) -> schemas.Gallery:
     view, policy = state.view(), state.gallery.policy
     labels = sorted({label for label in view.labels if label is not None})
     varies = len(view.ids) > 0 and float(np.ptp(view.uncertainty)) > 0
@@ -65,42 +66,38 @@ def _gallery(state: State) -> schemas.Gallery:
         fields=list(view.embedding.tensors()) if view.embedding else [],
         dim=view.embedding.dim if view.embedding else None,
         calibrated=policy is not None,
-        method=_method(state.gallery.embedder.card),
+        method=state.gallery.embedder.card.get("recipe", {}).get("method"),
         uncertainty=schemas.Histogram(edges=edges.tolist(), counts=counts.tolist()) if varies else None,
         usual=policy.limits.uncertainty if policy else None,
-        pictures=state.settings.pictures,
-        bulk=state.settings.bulk,
-        upload=state.settings.upload,
+        pictures=settings.pictures,
+        bulk=settings.bulk,
+        upload=settings.upload,
     )
-
-
-def _method(card: dict[str, Any]) -> str | None:
-    recipe = card.get("recipe")
-    return str(recipe["method"]) if isinstance(recipe, dict) and "method" in recipe else None
 
 
 def _quality(state: State) -> schemas.Quality:
     policy, drift = state.gallery.policy, state.gallery.drift
     roc = state.unknown_roc(state.view())
-    unknown: dict[str, Any] = {
-        "unknown_roc": None if isinstance(roc, str) else roc,
-        "unknown_roc_why": roc if isinstance(roc, str) else None,
-    }
-    if policy is None:
-        return schemas.Quality(
-            calibrated=False, threshold=None, certificate=None, honesty={}, risk_coverage=[], drift=None, **unknown
-        )
-    wanted = schemas.CertificateReply.model_fields
+    reports = policy.honesty if policy else {}
     return schemas.Quality(
-        calibrated=True,
-        threshold=policy.threshold,
-        certificate=schemas.CertificateReply(
-            **{name: value for name, value in asdict(policy.certificate).items() if name in wanted}
-        ),
-        honesty={name: _honesty(report) for name, report in policy.honesty.items()},
-        risk_coverage=_risk_coverage(policy.honesty["right"]) if "right" in policy.honesty else [],
+        calibrated=policy is not None,
+        threshold=policy.threshold if policy else None,
+        certificate=_certificate(policy.certificate) if policy else None,
+        honesty={name: _honesty(report) for name, report in reports.items()},
+        risk_coverage=_risk_coverage(_bins(reports["right"])) if "right" in reports else [],
         drift=schemas.DriftReply(watches=list(drift.watches), **asdict(drift.state)) if drift else None,
-        **unknown,
+        unknown_roc=None if isinstance(roc, str) else roc,
+        unknown_roc_why=roc if isinstance(roc, str) else None,
+    )
+
+
+def _certificate(certificate: Certificate) -> schemas.CertificateReply:
+    return schemas.CertificateReply.model_validate(certificate, from_attributes=True)
+
+
+def _honesty(report: CalibrationReport) -> schemas.HonestyReply:
+    return schemas.HonestyReply(
+        event=report.event, ece=report.ece, brier=report.brier, cases=report.n, reliability=_bins(report)
     )
 
 
@@ -112,21 +109,14 @@ def _bins(report: CalibrationReport) -> list[schemas.Bin]:
     ]
 
 
-def _honesty(report: CalibrationReport) -> schemas.HonestyReply:
-    return schemas.HonestyReply(
-        event=report.event, ece=report.ece, brier=report.brier, cases=report.n, reliability=_bins(report)
-    )
-
-
-def _risk_coverage(report: CalibrationReport) -> list[schemas.Point]:
+def _risk_coverage(bins: list[schemas.Bin]) -> list[schemas.Point]:
     """Answer the surest bins first: after each, the share that is answered and the share of it that is wrong."""
     points, answered, wrong = [], 0, 0.0
-    total = sum(one.cases for one in _bins(report))
-    for one in sorted(_bins(report), key=lambda one: -one.probability):
+    total = sum(one.cases for one in bins)
+    for one in sorted(bins, key=lambda one: -one.probability):
         answered, wrong = answered + one.cases, wrong + one.cases * (1 - one.happened)
-        points.append(
-            schemas.Point(threshold=one.probability, coverage=answered / total, risk=max(0.0, wrong / answered))
-        )
+        risk = max(0.0, wrong / answered)
+        points.append(schemas.Point(threshold=one.probability, coverage=answered / total, risk=risk))
     return points
 
 

@@ -46,7 +46,7 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Make these runs again from nothing, or go on where they stopped.")
     ] = False,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one a processor unless told.", min=1)] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one a processor.", min=1)] = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:

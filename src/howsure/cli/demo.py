@@ -127,7 +127,7 @@ def _print(done: Demo, console: Console) -> None:
             console.print(f"{row.name}: no threshold could be certified", style="dim")
     console.print()
     console.print(promise(done))
-    console.print("\nWhat it said, with P(the best match is right)", style="bold")
+    console.print("\nIts answers, with P(the best match is right)", style="bold")
     console.print(_examples(done))
     console.print(f"\nReport: {done.report}", style="bold", soft_wrap=True)
     console.print("Try next:")

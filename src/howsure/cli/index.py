@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +14,7 @@ from howsure.cli.model import load_model
 from howsure.errors import InputError
 
 if TYPE_CHECKING:
-    from howsure.data import ImageSet, Skipped
-    from howsure.embedder import Encoded
+    from howsure.data import Skipped
 
 
 def index(
@@ -40,7 +39,7 @@ def index(
         if data is not None and model is not None:
             _help_to_encode(data, model, strict=strict)
         return
-    from howsure.gallery import BLOCK, Gallery
+    from howsure.gallery import Gallery
 
     counts = {"added": 0, "unchanged": 0, "removed": 0}
     skipped: tuple[Skipped, ...] = ()
@@ -55,14 +54,10 @@ def index(
             counts["removed"] = gallery.remove(remove)
         if images is not None:
             gallery.embedder.to(device())
+            shared = partial(distributed.encode_shared, gallery.embedder, images, strict=strict)
+            encode = shared if distributed.several() else None
             with progress("indexing", len(images)) as bar:
-
-                def encode(todo: ImageSet) -> Iterator[Encoded]:
-                    row_of = {name: row for row, name in enumerate(images.ids)}
-                    agreed = distributed.agree(images, [row_of[name] for name in todo.ids])
-                    return distributed.encode_across(gallery.embedder, agreed, batch=BLOCK, strict=strict)
-
-                done = gallery.add(images, encode=encode, progress=bar)
+                done = gallery.add(images, strict=strict, encode=encode, progress=bar)
             counts |= {"added": done.added, "unchanged": done.unchanged}
             skipped = done.skipped
         total = len(gallery)
@@ -77,9 +72,7 @@ def index(
 def _help_to_encode(data: str, model: Path, *, strict: bool) -> None:
     """What a process that is not the first does: its share of the encoding."""
     from howsure import data as pictures
-    from howsure.gallery import BLOCK
 
     embedder, images = load_model(model), pictures.load(data)
     with distributed.process_group():
-        for _ in distributed.encode_across(embedder, distributed.agree(images, None), batch=BLOCK, strict=strict):
-            pass
+        list(distributed.encode_shared(embedder, images, strict=strict))

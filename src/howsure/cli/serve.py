@@ -56,7 +56,7 @@ def _require_web() -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Bound before anything is said or opened, so that a port that is taken is one clear line."""
+    """Bound before anything is printed or opened, so that a port that is taken is one clear line."""
     listener = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -30,7 +30,7 @@ class Neighbourhood:
     gaps: np.ndarray  # (N, k): distance of the means
 
     def errors(self) -> np.ndarray | None:
-        """(N,) whether the nearest other picture carries another label; None where nothing can be told."""
+        """(N,) whether the nearest other picture carries another label; None without labels or neighbours."""
         if self.rows.shape[1] == 0 or not (self.codes >= 0).any():
             return None
         return (self.codes >= 0) & (self.codes[self.rows[:, 0]] != self.codes)

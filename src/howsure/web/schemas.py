@@ -38,7 +38,7 @@ class Answer(Wire):
     reason: str | None = Field(description="Why not sure, or why unknown; null for a match.")
     why: str | None = Field(description="The reason in words.")
     probability: Probability | None = Field(description="That the best match is right; null without a policy.")
-    none: Probability | None = Field(description="That nothing in the gallery is it; null where it cannot be told.")
+    none: Probability | None = Field(description="That nothing in the gallery is it; null where it is not calibrated.")
 
 
 class Match(Wire):

@@ -79,7 +79,7 @@ class State:
         return view.neighbourhood
 
     def unknown_roc(self, view: View) -> RocReply | str:
-        """How well unknown identities would be noticed, or why nobody can tell; the first call takes long."""
+        """How well unknown identities would be noticed, or why it cannot be computed; the first call takes long."""
         policy = self.gallery.policy
         if policy is None:
             return "the model has no policy yet: run howsure calibrate"
@@ -109,7 +109,7 @@ class State:
         """Embeddings of the gallery's family from their fields."""
         items = self.last_view().embedding or self.view().embedding
         if items is None:
-            raise GalleryError(f"gallery {self.name}", expected="items, to tell the family by", got="none")
+            raise GalleryError(f"gallery {self.name}", expected="items, to know the family", got="none")
         if len(items.by_draw()) > 1:
             raise InputError("fields", expected="a family without draws", got=items.family, fix="ask by ids")
         try:

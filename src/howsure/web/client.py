@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,9 @@ class Client:
     def add_many(self, *pictures: str | Path | bytes, label: str | None = None) -> Iterator[dict[str, Any]]:
         """Add pictures one by one; as soon as each is on disk, or cannot be: `done`, `total`, `id` or `problem`."""
         fields = {"label": label} if label else {}
-        for line in self._open(*_form("items/bulk", [("pictures", one) for one in pictures], fields)):
-            yield dict(json.loads(line))
+        with self._open(*_form("items/bulk", [("pictures", one) for one in pictures], fields)) as lines:
+            for line in lines:
+                yield dict(json.loads(line))
 
     def remove(self, name: str) -> str:
         """Remove an item; the token for `undo`."""
@@ -104,10 +106,12 @@ class Client:
         return self._ask(method, path, content, "application/json")
 
     def _ask(self, method: str, path: str, body: bytes | None, content_type: str) -> dict[str, Any]:
-        return dict(json.loads(b"".join(self._open(method, path, body, content_type))))
+        with self._open(method, path, body, content_type) as reply:
+            return dict(json.load(reply))
 
-    def _open(self, method: str, path: str, body: bytes | None, content_type: str) -> Iterator[bytes]:
-        """The lines of a reply as they come."""
+    @contextmanager
+    def _open(self, method: str, path: str, body: bytes | None, content_type: str) -> Iterator[Any]:
+        """A reply that can be read; what goes wrong meanwhile is one of our errors."""
         request = Request(f"{self._url}/api/v1/{path}", data=body, method=method)
         if body is not None:
             request.add_header("Content-Type", content_type)
@@ -115,7 +119,7 @@ class Client:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener.open(request, timeout=self._timeout) as reply:
-                yield from reply
+                yield reply
         except HTTPError as error:
             raise _refusal(error) from error
         except (URLError, TimeoutError, ConnectionError, HTTPException) as error:

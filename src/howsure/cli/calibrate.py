@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,8 +69,7 @@ def calibrate(
         raise typer.Exit(1) from error
     made = policy.certificate
     if as_json:
-        reports = {name: asdict(report) for name, report in policy.honesty.items()}
-        print_json({"threshold": policy.threshold, **asdict(made), "honesty": reports})
+        print_json({"threshold": policy.threshold, **vars(made), "honesty": policy.honesty})
         return
     print(f"{model}: answers {made.coverage:.1%} of queries ({made.n} tested, {made.unknown_rate:.0%} without a match)")
     print(f"  match   from P(right) = {policy.threshold:.4f}   {made.match_coverage:.1%} of queries")

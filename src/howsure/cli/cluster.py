@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, print_json, require_suffix, skipped_json, write_csv
+from howsure.cli.console import Json, Strict, print_json, require_suffix, write_csv
 from howsure.cli.model import encode, first_matcher, load_model
 from howsure.errors import ModelError
 
@@ -49,7 +49,7 @@ def cluster(
     agreement = _agreement(found, clusters)
     if as_json:
         counts = {"pictures": len(clusters), "clusters": int(clusters.max()) + 1, "distance": distance}
-        print_json({"file": str(out), **counts, "agreement": agreement, "skipped": skipped_json(found.skipped)})
+        print_json({"file": str(out), **counts, "agreement": agreement, "skipped": found.skipped})
         return
     print(f"{out}: {len(clusters)} pictures in {clusters.max() + 1} clusters")
     for name, values in (agreement or {}).items():

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -24,11 +25,13 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice."
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout; infinities and NaN, which JSON lacks, become null."""
+    """One JSON document on stdout; dataclasses become objects; infinities and NaN, which JSON lacks, become null."""
     print(json.dumps(_plain(document), indent=2, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        value = vars(value)
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -49,11 +52,6 @@ def report_skipped(skipped: Sequence[Skipped]) -> None:
         say(f"  {item.path or item.id}: {item.reason}")
     if len(skipped) > 20:
         say(f"  ... and {len(skipped) - 20} more (--json lists all)")
-
-
-def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str | None]]:
-    """The same for a program."""
-    return [{"id": item.id, "path": item.path, "reason": item.reason} for item in skipped]
 
 
 def require_suffix(out: Path, suffix: str) -> None:

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,13 +94,13 @@ def _json(done: Demo) -> dict[str, Any]:
         "table": [
             {
                 "rule": row.name,
-                **{group: asdict(tally) for group, tally in row.tallies.items()},
+                **row.tallies,
                 "known_and_unknown": _rates(row.over(*PROMISED)),
                 "overall": _rates(row.over(*row.tallies)),
             }
             for row in done.rows
         ],
-        "certificate": asdict(done.policy.certificate) if done.policy else None,
+        "certificate": done.policy.certificate if done.policy else None,
         "seed": done.seed,
         "method": done.embedder.card["recipe"]["method"],
         "seconds": done.seconds,
@@ -113,7 +112,7 @@ def _json(done: Demo) -> dict[str, Any]:
 
 
 def _rates(tally: Tally) -> dict[str, Any]:
-    return asdict(tally) | {"coverage": tally.coverage, "error": tally.error}
+    return vars(tally) | {"coverage": tally.coverage, "error": tally.error}
 
 
 def _print(done: Demo, console: Console) -> None:

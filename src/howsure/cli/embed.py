@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from howsure.cli.console import Json, Strict, print_json, require_suffix, skipped_json
+from howsure.cli.console import Json, Strict, print_json, require_suffix
 from howsure.cli.model import encode, load_model
 
 
@@ -44,6 +44,6 @@ def embed(
     write_whole(out, buffer.getvalue())
     if as_json:
         shape = {"items": len(embedding), "dim": embedding.dim, "family": embedding.family}
-        print_json({"file": str(out), **shape, "skipped": skipped_json(encoded.skipped)})
+        print_json({"file": str(out), **shape, "skipped": encoded.skipped})
     else:
         print(f"{out}: {len(embedding)} {embedding.family} embeddings in {embedding.dim} dimensions")

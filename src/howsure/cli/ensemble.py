@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, print_json, report_skipped, skipped_json
+from howsure.cli.console import Json, Strict, print_json, report_skipped
 from howsure.cli.model import load_model, require_no_model
 
 
@@ -36,7 +36,7 @@ def ensemble(
     report_skipped(decoded.skipped)
     found = joined.card["alignment"]
     if as_json:
-        print_json({"model": str(out), "members": len(members), **found, "skipped": skipped_json(decoded.skipped)})
+        print_json({"model": str(out), "members": len(members), **found, "skipped": decoded.skipped})
     else:
         print(f"{out}: {len(members)} members, aligned by {found['pictures']} pictures")
         print(f"next: howsure calibrate {out} HELD-OUT-PICTURES")

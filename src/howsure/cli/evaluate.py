@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Seed, Strict, print_json, say, skipped_json
+from howsure.cli.console import Json, Seed, Strict, print_json, say
 from howsure.cli.model import encode, first_matcher, load_model
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def evaluate(
             "reliability": reliability.get(CLEAN, {}),
             "sheets": [str(file) for file in written],
             "map": str(map_) if map_ else None,
-            "skipped": skipped_json([*known.skipped, *(others.skipped if others else ())]),
+            "skipped": [*known.skipped, *(others.skipped if others else ())],
         }
     )
 

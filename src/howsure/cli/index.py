@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from howsure.cli import distributed
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say
 from howsure.cli.model import load_model
 from howsure.errors import InputError
 
@@ -63,7 +63,7 @@ def index(
         total = len(gallery)
     report_skipped(skipped)
     if as_json:
-        print_json({"gallery": str(out), "items": total, **counts, "skipped": skipped_json(skipped)})
+        print_json({"gallery": str(out), "items": total, **counts, "skipped": skipped})
     else:
         changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         print(f"{out}: {total} items ({changes or 'no change'})")

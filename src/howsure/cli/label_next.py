@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, print_json, skipped_json
+from howsure.cli.console import Json, Strict, print_json
 from howsure.cli.model import encode, load_model
 
 
@@ -40,4 +40,4 @@ def label_next(
         {"id": names[one.row], "reason": one.reason, "ambiguity": one.ambiguity, "novelty": one.novelty}
         for one in wanted
     ]
-    print_json({"label": rows, "skipped": skipped_json(found.skipped)})
+    print_json({"label": rows, "skipped": found.skipped})

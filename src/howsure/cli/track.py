@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, print_json, require_suffix, skipped_json, write_csv
+from howsure.cli.console import Json, Strict, print_json, require_suffix, write_csv
 from howsure.cli.model import encode, first_matcher, load_model
 from howsure.errors import InputError, ModelError
 
@@ -60,7 +60,7 @@ def track(
         "nobody": int((tracks == NOBODY).sum()),
     }
     if as_json:
-        print_json({"file": str(out), **counts, "skipped": skipped_json(found.skipped)})
+        print_json({"file": str(out), **counts, "skipped": found.skipped})
     else:
         text = f"{counts['detections']} detections in {counts['frames']} frames, {counts['tracks']} tracks"
         print(f"{out}: {text}, {counts['nobody']} of nobody")

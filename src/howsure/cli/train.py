@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say
 from howsure.errors import ModelError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def train(
                 "recipe": settings.model_dump(),
                 "origin": done.embedder.card.get("origin"),
                 "classes": len(done.embedder.card["classes"]),
-                "skipped": skipped_json(done.skipped),
+                "skipped": done.skipped,
             }
         )
     else:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Response
 
-from howsure.decide import CalibrationReport, Certificate
+from howsure.decide import CalibrationReport
 from howsure.embeddings import Embedding
 from howsure.plots.figures import Plane
 from howsure.plots.outlines import map_plane
 from howsure.web import schemas
 from howsure.web.gallery_review import MOST as COMPARED
 from howsure.web.gallery_review import Neighbourhood, codes_of
+from howsure.web.schemas import CertificateReply
 from howsure.web.service import Served
 from howsure.web.settings import Settings
 from howsure.web.state import State
@@ -82,17 +83,13 @@ def _quality(state: State) -> schemas.Quality:
     return schemas.Quality(
         calibrated=policy is not None,
         threshold=policy.threshold if policy else None,
-        certificate=_certificate(policy.certificate) if policy else None,
+        certificate=CertificateReply.model_validate(policy.certificate, from_attributes=True) if policy else None,
         honesty={name: _honesty(report) for name, report in reports.items()},
         risk_coverage=_risk_coverage(_bins(reports["right"])) if "right" in reports else [],
         drift=schemas.DriftReply(watches=list(drift.watches), **asdict(drift.state)) if drift else None,
         unknown_roc=None if isinstance(roc, str) else roc,
         unknown_roc_why=roc if isinstance(roc, str) else None,
     )
-
-
-def _certificate(certificate: Certificate) -> schemas.CertificateReply:
-    return schemas.CertificateReply.model_validate(certificate, from_attributes=True)
 
 
 def _honesty(report: CalibrationReport) -> schemas.HonestyReply:

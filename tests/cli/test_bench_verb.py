@@ -50,14 +50,14 @@ def test_tables_are_listed_with_what_is_made(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["fashion-mist"], "did you mean fashion-mnist?"),
         (["fashion-mnist", "--methods", "dropuot"], "did you mean dropout?"),
         (["fashion-mnist", "--seeds", "one"], "whole numbers from 0 on"),
     ],
 )
-def test_what_is_unknown_is_refused_with_a_suggestion(run: Run, words: list[str], said: str) -> None:
+def test_what_is_unknown_is_refused_with_a_suggestion(run: Run, words: list[str], message: str) -> None:
     done = run("bench", *words)
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err

@@ -33,15 +33,15 @@ def test_from_three_models_to_an_answer(run, members, pictures, tmp_path):
         done = run("evaluate", model, "digits:test@!8,9", "--ood", "digits:test@8,9", "--json")
         return {name: metric["value"] for name, metric in done.json["metrics"].items()}
 
-    together, alone = measured(joined), [measured(member) for member in members]
-    assert together["map_at_5"] > np.mean([one["map_at_5"] for one in alone])
-    assert together["ood_auroc_uncertainty"] > 0.6
+    joint, alone = measured(joined), [measured(member) for member in members]
+    assert joint["map_at_5"] > np.mean([one["map_at_5"] for one in alone])
+    assert joint["ood_auroc_uncertainty"] > 0.6
 
     file = tmp_path / "e.npz"
     assert run("embed", joined, "digits:test@3", "-o", file, "--json").json["family"] == "draws:point"
     with np.load(file) as stored:
-        belief = restore(str(stored["family"]), {"location": stored["location"]})
-    assert isinstance(belief, Draws)
+        embedding = restore(str(stored["family"]), {"location": stored["location"]})
+    assert isinstance(embedding, Draws)
 
     assert run("calibrate", joined, "digits:test@!8,9", "--max-error", 0.1, "--confidence", 0.9).code == 0
     gallery = tmp_path / "gallery"

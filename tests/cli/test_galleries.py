@@ -28,18 +28,18 @@ def test_index_search_export_and_import_on_every_engine(run, model, urls, tmp_pa
 
 
 def test_what_embed_wrote_becomes_a_gallery(run, model, pictures, tmp_path):
-    assert run("embed", model, pictures, "-o", tmp_path / "beliefs.npz").code == 0
-    assert run("import", tmp_path / "beliefs.npz", "-o", tmp_path / "gallery", "--json").json["items"] == 200
+    assert run("embed", model, pictures, "-o", tmp_path / "embeddings.npz").code == 0
+    assert run("import", tmp_path / "embeddings.npz", "-o", tmp_path / "gallery", "--json").json["items"] == 200
     assert run("search", tmp_path / "gallery", next(pictures.rglob("*.png"))).code == 0
 
 
 def test_what_does_not_belong_together_is_refused(run, model, pictures, tmp_path):
-    run("embed", model, pictures, "-o", tmp_path / "beliefs.npz")
-    with np.load(tmp_path / "beliefs.npz") as arrays:
+    run("embed", model, pictures, "-o", tmp_path / "embeddings.npz")
+    with np.load(tmp_path / "embeddings.npz") as arrays:
         rest = {name: array for name, array in arrays.items() if name != "about"}
-    np.savez(tmp_path / "foreign.npz", **rest)
-    run("import", tmp_path / "beliefs.npz", "-o", tmp_path / "gallery")
-    refused = run("import", tmp_path / "foreign.npz", "-o", tmp_path / "gallery")
+    np.savez(tmp_path / "other.npz", **rest)
+    run("import", tmp_path / "embeddings.npz", "-o", tmp_path / "gallery")
+    refused = run("import", tmp_path / "other.npz", "-o", tmp_path / "gallery")
     assert refused.code == 2
     assert "expected the model that made it" in refused.err
     for arguments in (["export", "milvs://h/c", "-o", tmp_path / "x.npz"], ["search", "milvs://h/c", "x.png"]):

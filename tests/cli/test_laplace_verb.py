@@ -1,4 +1,4 @@
-"""howsure laplace: a model in, a model out that says more."""
+"""howsure laplace: a model in, a model with uncertainty out."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def fitted(hasty: None, model: Path, tmp_path_factory: pytest.TempPathFactory) -
     return out
 
 
-def test_no_place_moves_and_doubt_and_novelty_come_with_every_belief(fitted: Path, model: Path) -> None:
+def test_no_mean_moves_and_every_embedding_gains_uncertainty_and_novelty(fitted: Path, model: Path) -> None:
     pictures = load("digits:test")
     before, after = (Embedder.load(folder).encode(pictures) for folder in (model, fitted))
     assert torch.equal(before.mean, after.mean)
@@ -39,13 +39,13 @@ def test_no_place_moves_and_doubt_and_novelty_come_with_every_belief(fitted: Pat
     assert ((after.novelty >= 0) & (after.novelty <= 1)).all()
 
 
-def test_alarms_are_rare_on_familiar_digits_and_frequent_on_foreign_ones(fitted: Path) -> None:
+def test_alarms_are_rare_on_known_digits_and_frequent_on_ood_ones(fitted: Path) -> None:
     embedder = Embedder.load(fitted)
-    familiar, foreign = (embedder.encode(load(f"digits:test@{which}")).novelty for which in ("!8,9", "8,9"))
-    assert familiar is not None
-    assert foreign is not None
-    assert (familiar >= 0.9).float().mean() < 0.25  # 10 % of pictures like those held out; few were
-    assert foreign.mean() > familiar.mean()
+    known, ood = (embedder.encode(load(f"digits:test@{which}")).novelty for which in ("!8,9", "8,9"))
+    assert known is not None
+    assert ood is not None
+    assert (known >= 0.9).float().mean() < 0.25  # 10 % of pictures like those held out; few were
+    assert ood.mean() > known.mean()
 
 
 def test_the_verb_writes_what_the_function_makes(run: Run, model: Path, fitted: Path, tmp_path: Path) -> None:
@@ -77,17 +77,17 @@ def test_the_result_can_be_evaluated_and_calibrated(run: Run, fitted: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--structure", "full"], "last-full or"),
         (["--prior", "-1"], "above 0"),
         (["--prior", "best"], "a number, marginal or validation"),
     ],
 )
-def test_wrong_options_are_refused(run: Run, model: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_wrong_options_are_refused(run: Run, model: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     done = run("laplace", model, "digits:train@!8,9", "-o", tmp_path / "m", *arguments)
     assert done.code != 0
-    assert said in done.err
+    assert message in done.err
     assert not (tmp_path / "m").exists()
 
 

@@ -53,7 +53,7 @@ def test_tracks_follow_digits_through_frames(run: Run, model: Path, tmp_path: Pa
 def test_a_gate_between_two_models(run: Run, model: Path) -> None:
     done = run("gate", model, model, "digits:test@!8,9", "--share", "0.3", "--json")
     assert done.code == 0
-    assert done.json["gate"]["by"] == "distance"  # points have no doubt of their own
+    assert done.json["gate"]["by"] == "distance"  # points have no uncertainty of their own
     assert done.json["gate"]["share"] == pytest.approx(0.3, abs=0.1)
     curve = done.json["accuracy"]["distance"]
     assert curve["0.0"] == curve["1.0"] == pytest.approx(done.json["gate"]["accuracy"])  # one model twice
@@ -71,14 +71,14 @@ def test_pictures_to_label_are_listed(run: Run, model: Path, pictures: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["cluster", "digits:test", "-m", "MODEL", "-o", "c.txt"], "ends in .csv"),
         (["track", "digits:test", "-m", "MODEL", "-o", "t.json"], "ends in .csv"),
         (["label-next", "digits:tset", "-m", "MODEL"], "digits:test"),
     ],
 )
-def test_mistakes_are_explained(run: Run, model: Path, words: list[str], said: str) -> None:
+def test_mistakes_are_explained(run: Run, model: Path, words: list[str], message: str) -> None:
     done = run(*(str(model) if word == "MODEL" else word for word in words))
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err

@@ -11,7 +11,7 @@ from howsure import Embedder, data
 TRAIN = "digits:train@!8,9"
 
 
-def test_adds_scales_and_moves_no_place(run, model, tmp_path):
+def test_adds_scales_and_moves_no_mean(run, model, tmp_path):
     out = tmp_path / "sure"
     done = run("train", TRAIN, "-o", out, "--method", "pfe", "--from", model, "--epochs", 2, "--json")
     assert done.code == 0, done.err
@@ -36,7 +36,7 @@ def test_the_model_decides_the_network_where_the_data_have_another_recipe(run, m
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--method", "pfe"), "--from MODEL"),
         (("--method", "pfe", "--from", "nowhere"), "nowhere"),
@@ -45,13 +45,13 @@ def test_the_model_decides_the_network_where_the_data_have_another_recipe(run, m
         (("--method", "pfe", "--from", "model", "--recipe", "other.toml"), "backbone: lam-fashion -> mlp"),
     ],
 )
-def test_what_cannot_be_is_one_clear_line(run, model, tmp_path, monkeypatch, words, said):
+def test_what_cannot_be_is_one_clear_line(run, model, tmp_path, monkeypatch, words, message):
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "other.toml").write_text('extends = "digits"\nbackbone = "mlp"\n')
     monkeypatch.chdir(tmp_path)
     done = run("train", TRAIN, "-o", "new", *words)
     assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
     assert not (tmp_path / "new").exists()
 

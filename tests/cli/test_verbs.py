@@ -46,12 +46,12 @@ def test_embed_writes_arrays_that_restore(run, model, tmp_path):
     done = run("embed", model, "digits:test@3", "-o", file, "--json")
     assert done.json["family"] == "point"
     with np.load(file, allow_pickle=False) as stored:
-        belief = restore(str(stored["family"]), {"location": stored["location"]})
+        embedding = restore(str(stored["family"]), {"location": stored["location"]})
         assert set(stored["labels"]) == {"3"}
-        np.testing.assert_array_equal(stored["mean"], belief.mean.numpy())
-        np.testing.assert_array_equal(stored["variance"], belief.variance.numpy())
-        np.testing.assert_array_equal(stored["uncertainty"], belief.uncertainty.numpy())
-        assert len(stored["ids"]) == len(belief) == done.json["items"]
+        np.testing.assert_array_equal(stored["mean"], embedding.mean.numpy())
+        np.testing.assert_array_equal(stored["variance"], embedding.variance.numpy())
+        np.testing.assert_array_equal(stored["uncertainty"], embedding.uncertainty.numpy())
+        assert len(stored["ids"]) == len(embedding) == done.json["items"]
 
 
 def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
@@ -74,7 +74,7 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
 
     query = next((pictures / "3").iterdir())
     found = run("search", gallery, query, pictures / "8", "-k", 3, "--json").json
-    told = {
+    keys = {
         "query",
         "answer",
         "reason",
@@ -87,7 +87,7 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
         "drift",
         "stale",
     }
-    assert set(found[0]) == told
+    assert set(found[0]) == keys
     assert found[0]["probability"] + found[0]["none"] <= 1
     assert found[0]["drift"] is None  # a point model has nothing to tell it by
     assert found[0]["answer"] == "match"

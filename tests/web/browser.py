@@ -60,7 +60,7 @@ class Browser:
 
 
 def uploads(*contents: bytes, name: str = "pictures") -> list[tuple[str, tuple[str, bytes]]]:
-    return [(name, (f"{place}.png", content)) for place, content in enumerate(contents)]
+    return [(name, (f"{number}.png", content)) for number, content in enumerate(contents)]
 
 
 def as_png(image: Image.Image) -> bytes:
@@ -72,7 +72,7 @@ def as_png(image: Image.Image) -> bytes:
 def make_gallery(folder: Path, *, count: int = 60) -> Path:
     """Digits as files under a network that nobody has trained, with a posterior.
 
-    Quick to make; every belief has its own spread, some of it about the picture and some about the model.
+    Quick to make; every embedding has its own variance, some of it about the picture and some about the model.
     """
     torch.manual_seed(0)
     digits = data.load("digits:test").subset(range(count))
@@ -80,21 +80,21 @@ def make_gallery(folder: Path, *, count: int = 60) -> Path:
     embedder = laplace.fit_posterior(plain, digits, prior=PRIOR)
     embedder.save(folder / "model")
     about = {"model": str(folder / "model"), "fingerprint": embedder.fingerprint}
-    names = [f"{label}/{place:03d}.png" for place, label in enumerate(digits.labels)]
-    for place, name in enumerate(names):
+    names = [f"{label}/{number:03d}.png" for number, label in enumerate(digits.labels)]
+    for number, name in enumerate(names):
         file = folder / "photos" / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        digits.image(place).save(file)
+        digits.image(number).save(file)
     with LocalIndex.create(folder / "gallery", about=about) as index:
-        belief = embedder.encode(digits)
+        embedding = embedder.encode(digits)
         notes = [{"path": str(folder / "photos" / name)} for name in names]
-        index.add(names, belief, labels=digits.labels, metadata=notes)
-        nearest = index.search(belief, 1).distances[:, 0]
+        index.add(names, embedding, labels=digits.labels, metadata=notes)
+        nearest = index.search(embedding, 1).distances[:, 0]
     # Half of the items are near enough to be a match when they are asked about.
     made = policy()
     near = Matcher(scale=40.0, offset=40.0 * float(np.median(nearest)) + made.match_at, base_rate=0.1)
-    limits = replace(made.limits, uncertainty=float(np.median(belief.uncertainty)))
-    usual = Reference(tuple(belief.uncertainty.tolist()), ())
-    made = replace(made, matcher=near, limits=limits, reference=usual, model=embedder.fingerprint)
+    limits = replace(made.limits, uncertainty=float(np.median(embedding.uncertainty)))
+    reference = Reference(tuple(embedding.uncertainty.tolist()), ())
+    made = replace(made, matcher=near, limits=limits, reference=reference, model=embedder.fingerprint)
     made.save(folder / "model")
     return folder / "gallery"

@@ -23,7 +23,7 @@ def url(made, tmp_path_factory):
         yield f"http://127.0.0.1:{port}"
 
 
-def test_the_client_asks_and_is_told(url, made):
+def test_the_client_asks_and_gets_replies(url, made):
     client = howsure.Client(url, TOKEN)
     a, *_, b = sorted((made / "photos").rglob("*.png"))
     found = client.search(a, b.read_bytes(), k=3)["results"]
@@ -52,15 +52,15 @@ def test_the_client_looks_at_the_whole_gallery(url):
         client.best("no/body")
 
 
-def test_many_are_added_and_told_one_by_one(url):
+def test_many_are_added_and_reported_one_by_one(url):
     client = howsure.Client(url, TOKEN)
     pictures = [as_png(Image.new("L", (8, 8), shade)) for shade in (3, 5)]
     steps = list(client.add_many(pictures[0], b"no", pictures[1], label="new"))
     assert [step["done"] for step in steps] == [1, 2, 3]
     assert "not a picture" in steps[1]["problem"]
-    for place in (0, 2):
-        assert client.item(steps[place]["id"])["label"] == "new"
-        client.remove(steps[place]["id"])
+    for row in (0, 2):
+        assert client.item(steps[row]["id"])["label"] == "new"
+        client.remove(steps[row]["id"])
     with pytest.raises(HowsureError, match="token"):
         list(howsure.Client(url, "wrong").add_many(pictures[0]))
 

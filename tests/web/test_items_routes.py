@@ -13,7 +13,7 @@ from PIL import Image
 from howsure.index import LocalIndex
 from howsure.match import match_probability
 from howsure.web.feedback import FILE
-from howsure.web.routes.bulk import _steps
+from howsure.web.routes.items import _steps
 from web.browser import Browser, as_png, uploads
 
 
@@ -24,8 +24,8 @@ def everything(browser, **query):
 def test_items_come_least_certain_first_and_ranks_fall(browser, made):
     page = everything(browser)
     with LocalIndex.open(made / "gallery") as index:
-        ids, belief = index.embedding()
-    order = np.argsort(-belief.uncertainty.numpy(), kind="stable")
+        ids, embedding = index.embedding()
+    order = np.argsort(-embedding.uncertainty.numpy(), kind="stable")
     assert [item["id"] for item in page["items"]] == [ids[row] for row in order]
     ranks = [item["rank"] for item in page["items"]]
     assert ranks == sorted(ranks, reverse=True)
@@ -58,8 +58,8 @@ def test_a_label_is_confirmed_by_the_nearest_other_item_of_it(browser):
     whole = everything(browser)["items"]
     view = browser.service.state.view()
     link = browser.service.state.gallery.matcher
-    belief, labels = view.belief.to(dtype=torch.float64), np.array(view.labels)
-    same = match_probability(link, belief, belief).numpy()
+    embedding, labels = view.embedding.to(dtype=torch.float64), np.array(view.labels)
+    same = match_probability(link, embedding, embedding).numpy()
     np.fill_diagonal(same, 0)
     wanted = np.where(labels == labels[:, None], same, 0).max(1)
     middle = float(np.median(wanted))
@@ -80,7 +80,7 @@ def test_many_are_added_with_a_line_about_each(own):
         reply = browser.post("/api/v1/items/bulk", files=uploads(grey[0], b"no", *grey[1:]), data={"label": "wall"})
         assert reply.headers["content-type"] == "application/x-ndjson"
         lines = [json.loads(line) for line in reply.text.splitlines()]
-        assert [(line["done"], line["total"]) for line in lines] == [(place, 4) for place in (1, 2, 3, 4)]
+        assert [(line["done"], line["total"]) for line in lines] == [(done, 4) for done in (1, 2, 3, 4)]
         assert [sorted(set(line) - {"done", "total"}) for line in lines] == [["id"], ["problem"], ["id"], ["id"]]
         assert "not a picture" in lines[1]["problem"]
         walls = {item["id"] for item in everything(browser, label="wall")["items"]}
@@ -183,8 +183,8 @@ def test_feedback_survives_a_restart_and_a_torn_line(own, photo):
     with Browser(own) as browser:
         result = browser.search(photo).json()["results"][0]
         item = result["matches"][0]["id"]
-        said = {"query": result["query"], "item": item, "same": True, "label": "=8"}
-        kept = browser.post("/api/v1/feedback", json=said)
+        given = {"query": result["query"], "item": item, "same": True, "label": "=8"}
+        kept = browser.post("/api/v1/feedback", json=given)
         assert kept.status_code == 201
         folder = browser.service.state.folder
     assert (folder / kept.json()["picture"]).is_file()
@@ -192,7 +192,7 @@ def test_feedback_survives_a_restart_and_a_torn_line(own, photo):
         file.write(b'{"query": "torn')
     with Browser(own) as browser:
         assert browser.get("/api/v1/feedback").json()["pairs"] == [kept.json()]
-        assert browser.post("/api/v1/feedback", json=said | {"same": False}).status_code == 201
+        assert browser.post("/api/v1/feedback", json=given | {"same": False}).status_code == 201
         pairs = browser.get("/api/v1/feedback").json()["pairs"]
         assert [pair["same"] for pair in pairs] == [True, False]
         assert {pair["picture"] for pair in pairs} == {kept.json()["picture"]}  # known from before
@@ -205,8 +205,8 @@ def test_feedback_survives_a_restart_and_a_torn_line(own, photo):
     [({"item": "nobody"}, 404), ({"query": "../../x"}, 422), ({"same": None}, 422), ({"more": 1}, 422)],
 )
 def test_feedback_that_makes_no_sense_is_refused(browser, change, status):
-    said = {"query": "0" * 64, "item": "x", "same": True} | change
-    assert browser.post("/api/v1/feedback", json=said).status_code == status
+    given = {"query": "0" * 64, "item": "x", "same": True} | change
+    assert browser.post("/api/v1/feedback", json=given).status_code == status
 
 
 def test_the_gallery_as_the_command_line_changes_it_is_what_is_served(own):

@@ -21,9 +21,9 @@ def serving(gallery: Path) -> Iterator[tuple["subprocess.Popen[str]", howsure.Cl
     words = [sys.executable, "-m", "howsure", "serve", str(gallery), "--no-open", "--port", "0"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
-            said = process.stderr.readline()
-            found = re.search(r"http://\S+", said)
-            assert found, said + process.stderr.read()
+            line = process.stderr.readline()
+            found = re.search(r"http://\S+", line)
+            assert found, line + process.stderr.read()
             yield process, howsure.Client(found[0], timeout=120)
         finally:
             process.kill()

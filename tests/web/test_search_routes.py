@@ -31,10 +31,10 @@ def command(monkeypatch, capsys, *words: object) -> Any:
 
 def test_answers_are_those_of_the_command_line(browser, made, monkeypatch, capsys):
     files = sorted((made / "photos").rglob("*.png"))[::6]
-    said = command(monkeypatch, capsys, "search", made / "gallery", *files, "-k", 3)
+    printed = command(monkeypatch, capsys, "search", made / "gallery", *files, "-k", 3)
     results = browser.search(*(file.read_bytes() for file in files), k=3).json()["results"]
     assert {one["answer"]["kind"] for one in results} >= {"match", "not_sure"}  # or nothing much is compared
-    for mine, theirs in zip(results, said, strict=True):
+    for mine, theirs in zip(results, printed, strict=True):
         assert (mine["answer"]["kind"], mine["answer"]["reason"]) == (theirs["answer"], theirs["reason"])
         assert mine["answer"]["probability"] == pytest.approx(theirs["probability"], abs=1e-4)
         assert mine["uncertainty"] == pytest.approx(theirs["uncertainty"], rel=1e-5)
@@ -43,12 +43,12 @@ def test_answers_are_those_of_the_command_line(browser, made, monkeypatch, capsy
 
 def test_a_pair_is_judged_as_on_the_command_line(browser, made, monkeypatch, capsys):
     a, b = sorted((made / "photos").rglob("*.png"))[:2]
-    said = command(monkeypatch, capsys, "verify", made / "model", a, b)
+    printed = command(monkeypatch, capsys, "verify", made / "model", a, b)
     mine = browser.post(
         "/api/v1/verify", files=uploads(a.read_bytes(), name="a") + uploads(b.read_bytes(), name="b")
     ).json()
-    assert mine["probability"] == pytest.approx(said["probability"], abs=1e-6)
-    assert (mine["answer"]["kind"], mine["uncertainty"]) == (said["answer"], pytest.approx(said["uncertainty"]))
+    assert mine["probability"] == pytest.approx(printed["probability"], abs=1e-6)
+    assert (mine["answer"]["kind"], mine["uncertainty"]) == (printed["answer"], pytest.approx(printed["uncertainty"]))
     # rms distance² = |gap|² + both uncertainties, and the gap is what lies between the bells.
     gap = mine["bells"][1]["at"] - mine["bells"][0]["at"]
     assert mine["distance"] ** 2 == pytest.approx(gap**2 + sum(mine["uncertainty"]), rel=1e-4)
@@ -94,11 +94,11 @@ def test_harm_is_that_of_the_library_and_the_reply_shows_it(browser, photo):
     assert browser.search(photo, noise=6).status_code == 422
 
 
-def test_queries_can_be_items_or_beliefs(browser):
+def test_queries_can_be_items_or_embeddings(browser):
     ids = [item["id"] for item in browser.get("/api/v1/items?limit=3").json()["items"]]
     by_id = browser.post("/api/v1/search/precomputed", json={"ids": ids, "k": 2}).json()["results"]
-    belief = browser.service.state.index.get(ids)
-    fields = {name: array.tolist() for name, array in belief.arrays().items()}
+    embedding = browser.service.state.index.get(ids)
+    fields = {name: array.tolist() for name, array in embedding.arrays().items()}
     by_field = browser.post("/api/v1/search/precomputed", json={"fields": fields, "k": 2}).json()["results"]
     assert [one["name"] for one in by_id] == ids
     for mine, theirs in zip(by_id, by_field, strict=True):
@@ -128,7 +128,7 @@ def test_a_query_that_makes_no_sense_is_refused_in_words(browser, asked, status,
 
 def test_questions_that_are_answered_together_get_what_they_would_get_alone(browser):
     ids = [item["id"] for item in browser.get("/api/v1/items?limit=20").json()["items"]]
-    asked = [{"ids": [name], "k": 1 + place % 4} for place, name in enumerate(ids)] + [{"ids": ["nobody"]}]
+    asked = [{"ids": [name], "k": 1 + number % 4} for number, name in enumerate(ids)] + [{"ids": ["nobody"]}]
     alone = [browser.post("/api/v1/search/precomputed", json=one).json() for one in asked]
 
     async def crowd():
@@ -144,7 +144,7 @@ def test_questions_that_are_answered_together_get_what_they_would_get_alone(brow
         assert mine.json() == theirs or same_but_for_the_last_bits(mine.json(), theirs)
 
 
-def test_a_question_that_cannot_be_searched_does_not_spoil_those_beside_it(browser):
+def test_a_question_that_cannot_be_searched_does_not_spoil_the_others_of_its_batch(browser):
     known = [item["id"] for item in browser.get("/api/v1/items?limit=2").json()["items"]]
     far = {"location": [[1e30, 0, 0, 0]], "scale": [[1.0] * 4]}
     fine = {"location": [[0.5, 0, 0, 0]], "scale": [[1.0] * 4]}
@@ -161,11 +161,11 @@ def same_but_for_the_last_bits(mine, theirs) -> bool:
     return a["answer"]["kind"] == b["answer"]["kind"]
 
 
-def test_drift_is_told_once_queries_have_changed(own):
+def test_drift_is_reported_once_queries_have_changed(own):
     with Browser(own) as browser:
         flat = as_png(Image.new("L", (8, 8), 255))
-        told = [browser.search(*[flat] * 32).json()["drifted"] for _ in range(3)]
-        assert told[-1] is True  # the same picture over and over is not like calibration
+        drifted = [browser.search(*[flat] * 32).json()["drifted"] for _ in range(3)]
+        assert drifted[-1] is True  # the same picture over and over is not like calibration
         assert browser.get("/api/v1/quality").json()["drift"]["seen"] == 96
         assert browser.search(flat, blur=1).json()["drifted"] is None
         assert browser.search(flat, trial=True).json()["drifted"] is None

@@ -29,7 +29,7 @@ class _TableOrVerb(TyperGroup):
 
 bench = typer.Typer(
     cls=_TableOrVerb,
-    help="Run a published table again and stand beside it: howsure bench TABLE.",
+    help="Run a published table again and compare with it: howsure bench TABLE.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -46,7 +46,7 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Make these runs again from nothing, or go on where they stopped.")
     ] = False,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one a processor unless told.", min=1)] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one a processor.", min=1)] = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -54,14 +54,14 @@ def run(
     from howsure.bench.plan import table_named
     from howsure.bench.report.comparison import read_records, standing
     from howsure.bench.report.text_table import plain
-    from howsure.bench.runner import discard, make_missing
+    from howsure.bench.runner import discard
 
     chosen = table_named(table)
     cells = chosen.cells(_words(methods), _numbers(seeds) or (chosen.seeds[:2] if quick else None))
     folder = (results / "quick" if quick else results) / chosen.name
     if fresh:
         discard(cells, folder)
-    failed = _make(chosen, cells, folder, quick=quick, jobs=jobs, make=make_missing)
+    failed = _make(chosen, cells, folder, quick=quick, jobs=jobs)
     found = standing(chosen, read_records(chosen, folder))
     if as_json:
         print_json(_json(found) | {"quick": quick, "failed": {cell.name: why for cell, why in failed.items()}})
@@ -110,9 +110,10 @@ def tables(results: Results = RESULTS, as_json: Json = False) -> None:
         print(f"{row['table']:<{width}}  {row['made']:>2} of {row['runs']:>2} runs  {row['title']}")
 
 
-def _make(
-    table: Table, cells: list[Cell], folder: Path, *, quick: bool, jobs: int | None, make: Any
-) -> dict[Cell, str]:
+def _make(table: Table, cells: list[Cell], folder: Path, *, quick: bool, jobs: int | None) -> dict[Cell, str]:
+    """Make what is missing; the cells that failed, and why."""
+    from howsure.bench.runner import make_missing
+
     with progress(table.name, len(cells)) as bar:
 
         def tell(told: Told) -> None:
@@ -122,20 +123,17 @@ def _make(
                 say(f"{told.cell.name} {told.what}{': ' * bool(told.reason)}{told.reason}; {count}{_left(told.left)}")
 
         try:
-            failed: dict[Cell, str] = make(table, cells, folder, quick=quick, jobs=jobs, tell=tell)
+            return make_missing(table, cells, folder, quick=quick, jobs=jobs, tell=tell)
         except KeyboardInterrupt as error:
             say("stopped; the same command goes on, each run from its last whole epoch")
             raise typer.Exit(130) from error
-    return failed
 
 
 def _left(seconds: float | None) -> str:
     if not seconds:
         return ""
-    minutes = round(seconds / 60)
-    return (
-        f", about {minutes // 60} h {minutes % 60} min left" if minutes >= 60 else f", about {max(1, minutes)} min left"
-    )
+    hours, minutes = divmod(max(1, round(seconds / 60)), 60)
+    return f", about {f'{hours} h ' if hours else ''}{minutes} min left"
 
 
 def _words(text: str | None) -> list[str] | None:
@@ -166,14 +164,7 @@ def _json(found: Standing) -> dict[str, Any]:
                 "row": line.words,
                 "kind": line.kind,
                 "values": {
-                    name: {
-                        "mean": value.mean,
-                        "deviation": value.deviation,
-                        "seeds": value.seeds,
-                        "metric": value.metric,
-                        "published": value.published or None,
-                        "verdict": value.verdict or None,
-                    }
+                    name: vars(value) | {"published": value.published or None, "verdict": value.verdict or None}
                     for name, value in line.values.items()
                 },
             }

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from howsure.cli.console import Json, Seed, Strict, device, print_json, progress, report_skipped, say
-from howsure.errors import CalibrationError, InputError
+from howsure.cli.console import Json, Seed, Strict, print_json, say
+from howsure.cli.model import encode, load_model
+from howsure.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from howsure.data import ImageSet
-    from howsure.embedder import Embedder, Encoded
+    from howsure.embedder import Encoded
 
 
 def calibrate(
@@ -34,9 +33,7 @@ def calibrate(
     """
     from scipy.special import expit
 
-    from howsure import data as pictures
     from howsure.decide import calibrate as fit
-    from howsure.embedder import Embedder
     from howsure.embeddings import cat
     from howsure.gallery import Gallery
 
@@ -46,10 +43,9 @@ def calibrate(
         "unknown_rate": unknown_rate,
         "seed": seed,
     }
-    embedder = Embedder.load(model).to(device())
-    held = _encoded(embedder, pictures.load(data), strict=strict)
-    _require_labels(held.images)
-    others = _encoded(embedder, pictures.load(unknown), strict=strict) if unknown is not None else None
+    embedder = load_model(model)
+    held = encode(embedder, data, strict=strict, labelled=True)
+    others = encode(embedder, unknown, strict=strict) if unknown is not None else None
     more, names = (others.embedding, list(others.images.ids)) if others else (None, [])
     try:
         if gallery is not None:
@@ -57,12 +53,12 @@ def calibrate(
                 ids = [*held.images.ids, *names]
                 policy = opened.calibrate(held.embedding, held.images.labels, unknown=more, ids=ids, **tolerated)
         else:
-            query, answer = _halves(held, seed=seed)
+            query, references = _halves(held, seed=seed)
             policy = fit(
                 query.embedding if more is None else cat([query.embedding, more]),
                 [*query.images.labels, *[None] * len(names)],
-                answer.embedding,
-                list(map(str, answer.images.labels)),
+                references.embedding,
+                list(map(str, references.images.labels)),
                 model=embedder.fingerprint,
                 ids=[*query.images.ids, *names],
                 **tolerated,
@@ -73,8 +69,7 @@ def calibrate(
         raise typer.Exit(1) from error
     made = policy.certificate
     if as_json:
-        judged = {name: asdict(honesty) for name, honesty in policy.honesty.items()}
-        print_json({"threshold": policy.threshold, **asdict(made), "honesty": judged})
+        print_json({"threshold": policy.threshold, **vars(made), "honesty": policy.honesty})
         return
     print(f"{model}: answers {made.coverage:.1%} of queries ({made.n} tested, {made.unknown_rate:.0%} without a match)")
     print(f"  match   from P(right) = {policy.threshold:.4f}   {made.match_coverage:.1%} of queries")
@@ -82,30 +77,16 @@ def calibrate(
         print(f"  unknown from P(none) = {expit(policy.unknown_at):.4f}   {made.unknown_coverage:.1%} of queries")
     print(f"  error among answers at most {made.error_bound:.4f}, with confidence {made.confidence:g}")
     print(f"  on held-out data {made.data}, in a gallery of {made.identities} identities; on new identities:")
-    for honesty in policy.honesty.values():
-        print(f"    P({honesty.event}), {honesty.link}: ECE {honesty.ece:.4f}, Brier {honesty.brier:.4f}")
-
-
-def _encoded(embedder: Embedder, images: ImageSet, *, strict: bool) -> Encoded:
-    with progress(f"embedding {images.name}", len(images)) as bar:
-        encoded = embedder.encode_set(images, strict=strict, progress=bar)
-    report_skipped(encoded.skipped)
-    return encoded
-
-
-def _require_labels(images: ImageSet) -> None:
-    if None in images.labels:
-        raise InputError(
-            f"labels of {images.name}", expected="one for every picture", got=f"{images.labels.count(None)} missing"
-        )
+    for report in policy.honesty.values():
+        print(f"    P({report.event}), {report.link}: ECE {report.ece:.4f}, Brier {report.brier:.4f}")
 
 
 def _halves(held: Encoded, *, seed: int) -> tuple[Encoded, Encoded]:
-    """Who asks, and who answers, where there is no gallery."""
+    """Queries and gallery, where no gallery is given."""
     from howsure import data as pictures
     from howsure.embedder import Encoded
 
     row_of = {name: row for row, name in enumerate(held.images.ids)}
     parts = pictures.split(held.images, {"queries": 0.6, "references": 0.4}, seed=seed)
-    ask, answer = (Encoded(held.embedding[[row_of[name] for name in part.ids]], part, ()) for part in parts)
-    return ask, answer
+    query, gallery = (Encoded(held.embedding[[row_of[name] for name in part.ids]], part, ()) for part in parts)
+    return query, gallery

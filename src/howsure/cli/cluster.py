@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, skipped_json
-from howsure.errors import InputError, ModelError
+from howsure.cli.console import Json, Strict, print_json, require_suffix, write_csv
+from howsure.cli.model import encode, first_matcher, load_model
+from howsure.errors import ModelError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,75 +27,48 @@ def cluster(
     probability: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Without --like: join where P(same) of a balanced pair is this.")
     ] = 0.5,
-    plain: Annotated[bool, typer.Option("--plain", help="Do not listen to confidence.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Ignore uncertainty.")] = False,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Put pictures of the same thing together: id, cluster (0 is the largest) and uncertainty of each, as CSV.
+    """Cluster pictures of the same thing: id, cluster (0 is the largest) and uncertainty of each, as CSV.
 
-    The sure pictures form the clusters; doubtful ones join them last, or stay alone. Where the pictures have labels,
-    agreement with them is told: B-cubed and pairwise precision, recall and F.
+    Certain pictures form the clusters; uncertain ones join them last, or stay alone. Where the pictures have labels,
+    agreement with them is printed: B-cubed and pairwise precision, recall and F.
     """
-    if out.suffix != ".csv":
-        raise InputError("out", expected="a name that ends in .csv", got=str(out))
-    from howsure.embedder import Embedder
-    from howsure.files import write_whole
+    require_suffix(out, ".csv")
     from howsure.tasks.clustering import cluster_tree
 
-    embedder = Embedder.load(model).to(device())
-    found = _encoded(embedder, data, strict=strict)
-    distance = _distance(embedder, model, found, like=like, probability=probability, weighted=not plain, strict=strict)
+    embedder = load_model(model)
+    found = encode(embedder, data, strict=strict)
+    distance = _distance(embedder, found, like=like, probability=probability, weighted=not plain, strict=strict)
     clusters = cluster_tree(found.embedding, weighted=not plain).cut(distance)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "cluster", "uncertainty"])
-    doubts = found.embedding.uncertainty.tolist()
-    writer.writerows(zip(found.images.ids, clusters.tolist(), map("{:.6g}".format, doubts), strict=True))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(out, text.getvalue().encode())
+    uncertainty = map("{:.6g}".format, found.embedding.uncertainty.tolist())
+    rows = zip(found.images.ids, clusters.tolist(), uncertainty, strict=True)
+    write_csv(out, ["id", "cluster", "uncertainty"], rows)
     agreement = _agreement(found, clusters)
     if as_json:
         counts = {"pictures": len(clusters), "clusters": int(clusters.max()) + 1, "distance": distance}
-        print_json({"file": str(out), **counts, "agreement": agreement, "skipped": skipped_json(found.skipped)})
+        print_json({"file": str(out), **counts, "agreement": agreement, "skipped": found.skipped})
         return
     print(f"{out}: {len(clusters)} pictures in {clusters.max() + 1} clusters")
     for name, values in (agreement or {}).items():
         print(f"{name:<10}", *(f"{what} {value:.4f}" for what, value in values.items()))
 
 
-def _encoded(embedder: Embedder, source: str, *, strict: bool) -> Encoded:
-    from howsure import data as pictures
-
-    images = pictures.load(source)
-    with progress(f"embedding {images.name}", len(images)) as bar:
-        done = embedder.encode_set(images, strict=strict, progress=bar)
-    report_skipped(done.skipped)
-    return done
-
-
 def _distance(
-    embedder: Embedder,
-    model: Path,
-    found: Encoded,
-    *,
-    like: str | None,
-    probability: float,
-    weighted: bool,
-    strict: bool,
+    embedder: Embedder, found: Encoded, *, like: str | None, probability: float, weighted: bool, strict: bool
 ) -> float:
-    """How near is near enough: what labelled pictures say, or else the model's matcher."""
-    from howsure.match import Matcher
+    """How near is near enough: by labelled pictures, or else by the model's matcher."""
     from howsure.tasks.clustering import cluster_tree, cut_for
 
     if like is not None:
-        known = _encoded(embedder, like, strict=strict)
-        if None in known.images.labels:
-            raise InputError(f"labels of {known.images.name}", expected="one for every picture", got="some missing")
+        known = encode(embedder, like, strict=strict, labelled=True)
         return cluster_tree(known.embedding, weighted=weighted).best_cut([str(label) for label in known.images.labels])
-    fitted = embedder.card.get("matcher")
-    if fitted is None:
-        raise ModelError(f"{model} cannot tell probabilities", fix="give labelled pictures with --like")
-    return cut_for(Matcher(**fitted).at(0.5), found.embedding, probability=probability)
+    matcher = first_matcher(embedder)
+    if matcher is None:
+        raise ModelError("this model cannot tell probabilities", fix="give labelled pictures with --like")
+    return cut_for(matcher.at(0.5), found.embedding, probability=probability)
 
 
 def _agreement(found: Encoded, clusters: np.ndarray) -> dict[str, dict[str, float]] | None:
@@ -106,7 +78,5 @@ def _agreement(found: Encoded, clusters: np.ndarray) -> dict[str, dict[str, floa
     labels = [str(label) for label in found.images.labels]
     if None in found.images.labels or len(set(labels)) == len(labels):
         return None
-    judged = {"B-cubed": b_cubed(labels, clusters), "pairwise": pairwise_f(labels, clusters)}
-    return {
-        name: {"F": value.f, "precision": value.precision, "recall": value.recall} for name, value in judged.items()
-    }
+    scores = {"B-cubed": b_cubed(labels, clusters), "pairwise": pairwise_f(labels, clusters)}
+    return {name: {"F": one.f, "precision": one.precision, "recall": one.recall} for name, one in scores.items()}

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
+
+from howsure.errors import InputError
 
 if TYPE_CHECKING:
     from howsure.data import Skipped
@@ -19,11 +25,13 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice."
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout; infinities and NaN, which JSON lacks, become null."""
+    """One JSON document on stdout; dataclasses become objects; infinities and NaN, which JSON lacks, become null."""
     print(json.dumps(_plain(document), indent=2, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        value = vars(value)
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -46,13 +54,26 @@ def report_skipped(skipped: Sequence[Skipped]) -> None:
         say(f"  ... and {len(skipped) - 20} more (--json lists all)")
 
 
-def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str | None]]:
-    """The same for a program."""
-    return [{"id": item.id, "path": item.path, "reason": item.reason} for item in skipped]
+def require_suffix(out: Path, suffix: str) -> None:
+    """Refuse a name that promises another format, before anything is computed."""
+    if out.suffix != suffix:
+        raise InputError("out", expected=f"a name that ends in {suffix}", got=str(out))
+
+
+def write_csv(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table, whole or not at all."""
+    from howsure.files import write_whole
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(out, text.getvalue().encode())
 
 
 class Advance(Protocol):
-    """Moves a bar to `done`; a note takes the place of the task's name."""
+    """Moves a bar to `done`; a note replaces the task's name."""
 
     def __call__(self, done: float, note: str | None = None) -> None: ...
 

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +46,7 @@ def demo(
     ),
     method: Annotated[str, typer.Option(help="point, or gaussian: with a scale for every picture.")] = "point",
     seed: Seed = 0,
-    window: Annotated[bool, typer.Option("--serve", help="Then open a window on the gallery, in a browser.")] = False,
+    web_app: Annotated[bool, typer.Option("--serve", help="Then open the web app on the gallery.")] = False,
     as_json: Json = False,
     svg: Annotated[Path | None, typer.Option(hidden=True, help="Also draw what is printed, as an SVG.")] = None,
 ) -> None:
@@ -61,7 +60,7 @@ def demo(
         print_json(_json(done))
     else:
         _show(done, svg)
-    if window:
+    if web_app:
         from howsure.cli.serve import serve
 
         serve(str(done.folder / "gallery"))
@@ -95,13 +94,13 @@ def _json(done: Demo) -> dict[str, Any]:
         "table": [
             {
                 "rule": row.name,
-                **{kind: asdict(tally) for kind, tally in row.tallies.items()},
+                **row.tallies,
                 "known_and_unknown": _rates(row.over(*PROMISED)),
                 "overall": _rates(row.over(*row.tallies)),
             }
             for row in done.rows
         ],
-        "certificate": asdict(done.policy.certificate) if done.policy else None,
+        "certificate": done.policy.certificate if done.policy else None,
         "seed": done.seed,
         "method": done.embedder.card["recipe"]["method"],
         "seconds": done.seconds,
@@ -113,7 +112,7 @@ def _json(done: Demo) -> dict[str, Any]:
 
 
 def _rates(tally: Tally) -> dict[str, Any]:
-    return asdict(tally) | {"coverage": tally.coverage, "error": tally.error}
+    return vars(tally) | {"coverage": tally.coverage, "error": tally.error}
 
 
 def _print(done: Demo, console: Console) -> None:
@@ -127,7 +126,7 @@ def _print(done: Demo, console: Console) -> None:
             console.print(f"{row.name}: no threshold could be certified", style="dim")
     console.print()
     console.print(promise(done))
-    console.print("\nWhat it said, with P(the best match is right)", style="bold")
+    console.print("\nIts answers, with P(the best match is right)", style="bold")
     console.print(_examples(done))
     console.print(f"\nReport: {done.report}", style="bold", soft_wrap=True)
     console.print("Try next:")
@@ -148,10 +147,10 @@ def _table(done: Demo) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     for row in done.rows:
         cells = [row.name]
-        for kind in PROMISED:
-            cells += [f"{row.tallies[kind].answered}/{row.tallies[kind].asked}", str(row.tallies[kind].wrong)]
-        together, corrupted = row.over(*PROMISED), row.tallies["corrupted"]
-        cells += [share(together.coverage), share(together.error)]
+        for tally in (row.tallies[group] for group in PROMISED):
+            cells += [f"{tally.answered}/{tally.asked}", str(tally.wrong)]
+        both, corrupted = row.over(*PROMISED), row.tallies["corrupted"]
+        cells += [share(both.coverage), share(both.error)]
         cells += [f"{corrupted.answered}/{corrupted.asked}", str(corrupted.wrong)]
         table.add_row(*cells, style="bold green" if row.name == HOWSURE else None)
     return table
@@ -168,13 +167,13 @@ def _examples(done: Demo) -> Table:
         what = f"{query.kind} {query.label}" + (f" ({query.harm})" if query.harm else "")
         style = "red" if query.wrong else "green" if query.answered else "yellow"
         words, why = said(query)
-        told = "wrong" if query.wrong else why
-        grid.add_row(f"  {what}", Text(words, style), chance(query.finding.answer.probability), Text(told, style))
+        note = "wrong" if query.wrong else why
+        grid.add_row(f"  {what}", Text(words, style), chance(query.finding.answer.probability), Text(note, style))
     return grid
 
 
 def _commands(done: Demo) -> list[str]:
-    """Things to type, on pictures that are there; the last opens a window on all of it."""
+    """Things to type, on pictures that are there; the last opens the web app."""
     first = {query.kind: shlex.quote(str(query.path)) for query in reversed(done.queries)}
     model, gallery, known = (shlex.quote(str(done.folder / name)) for name in ("model", "gallery", "pictures/known"))
     # As it was called: a demo run from a fresh clone has no howsure on the path.

@@ -32,7 +32,7 @@ def several() -> bool:
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Inside, the processes can talk to each other."""
     if not several():
         yield
@@ -47,46 +47,53 @@ def together() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def agree(images: ImageSet, rows: Sequence[int] | None) -> ImageSet:
-    """The pictures that are to be encoded: the first process says which rows, the others give None."""
-    if not several():
-        return images.subset(rows or [])
+def encode_shared(
+    embedder: Embedder, images: ImageSet, part: ImageSet | None = None, *, strict: bool
+) -> Iterator[Encoded]:
+    """`embedder.encode_stream` over a part of the images, its batches shared out between the processes.
+
+    The first process gives the part, and gets all batches; the others give None, and get none.
+    """
+    import torch.distributed as dist
+
+    from howsure.gallery import BLOCK
+
+    images = _agreed(images, part)
+    size = dist.get_world_size()
+    starts = range(0, len(images), BLOCK)
+    own = [row for start in starts[rank() :: size] for row in range(start, min(start + BLOCK, len(images)))]
+    batches = embedder.encode_stream(images.subset(own), batch=BLOCK, strict=strict)
+    if rank() > 0:
+        for batch in batches:
+            _send(batch)
+        return
+    for number in range(len(starts)):
+        yield next(batches) if number % size == 0 else _receive(number % size, images)
+
+
+def _agreed(images: ImageSet, part: ImageSet | None) -> ImageSet:
+    """The part that the first process gave, in every process."""
     import torch
     import torch.distributed as dist
 
-    said = torch.tensor([0 if rows is None else len(rows), zlib.crc32(json.dumps(list(images.ids)).encode())])
-    heard = said.clone()
-    dist.broadcast(heard, src=0)
-    if heard[1] != said[1]:
+    own = torch.tensor([0 if part is None else len(part), zlib.crc32(json.dumps(list(images.ids)).encode())])
+    first = own.clone()
+    dist.broadcast(first, src=0)
+    if first[1] != own[1]:
         raise InputError(
             f"pictures of process {rank()}",
             expected="those of the first process",
             got="others",
             fix="give every host the same pictures under the same names",
         )
-    places = torch.tensor([0] * int(heard[0]) if rows is None else list(rows), dtype=torch.int64)
-    dist.broadcast(places, src=0)
-    return images.subset(places.tolist())
+    positions = torch.tensor([0] * int(first[0]) if part is None else _positions(images, part.ids), dtype=torch.int64)
+    dist.broadcast(positions, src=0)
+    return images.subset(positions.tolist())
 
 
-def encode_across(embedder: Embedder, images: ImageSet, *, batch: int, strict: bool) -> Iterator[Encoded]:
-    """`embedder.encode_stream`, its batches shared out; in the first process all of them, in the others none."""
-    if not several():
-        yield from embedder.encode_stream(images, batch=batch, strict=strict)
-        return
-    import torch.distributed as dist
-
-    size = dist.get_world_size()
-    starts = range(0, len(images), batch)
-    own = [row for start in starts[rank() :: size] for row in range(start, min(start + batch, len(images)))]
-    parts = embedder.encode_stream(images.subset(own), batch=batch, strict=strict)
-    if rank() > 0:
-        for part in parts:
-            _send(part)
-        return
-    place = {name: row for row, name in enumerate(images.ids)}
-    for number in range(len(starts)):
-        yield next(parts) if number % size == 0 else _receive(number % size, images, place)
+def _positions(images: ImageSet, ids: Sequence[str]) -> list[int]:
+    position = {name: row for row, name in enumerate(images.ids)}
+    return [position[name] for name in ids]
 
 
 def _send(part: Encoded) -> None:
@@ -104,7 +111,7 @@ def _send(part: Encoded) -> None:
     dist.send(content, dst=0)
 
 
-def _receive(source: int, images: ImageSet, place: dict[str, int]) -> Encoded:
+def _receive(source: int, images: ImageSet) -> Encoded:
     import numpy as np
     import torch
     import torch.distributed as dist
@@ -119,5 +126,5 @@ def _receive(source: int, images: ImageSet, place: dict[str, int]) -> Encoded:
     dist.recv(content, src=source)
     with np.load(io.BytesIO(content.numpy().tobytes())) as arrays:
         family, ids, skipped = json.loads(arrays["rest"].tobytes())
-        belief = restore(family, {name: array for name, array in arrays.items() if name != "rest"})
-    return Encoded(belief, images.subset([place[name] for name in ids]), tuple(Skipped(*one) for one in skipped))
+        embedding = restore(family, {name: array for name, array in arrays.items() if name != "rest"})
+    return Encoded(embedding, images.subset(_positions(images, ids)), tuple(Skipped(*one) for one in skipped))

@@ -1,4 +1,4 @@
-"""howsure embed: beliefs about pictures, as arrays."""
+"""howsure embed: the embeddings of pictures, as arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, skipped_json
-from howsure.errors import InputError
+from howsure.cli.console import Json, Strict, print_json, require_suffix
+from howsure.cli.model import encode, load_model
 
 
 def embed(
@@ -20,36 +20,30 @@ def embed(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Write beliefs about pictures to a .npz file: the family's arrays, ids, labels, mean, variance, uncertainty."""
-    if out.suffix != ".npz":
-        raise InputError("out", expected="a name that ends in .npz", got=str(out))
+    """Write embeddings of pictures to a .npz file: the family's arrays, ids, labels, mean, variance, uncertainty."""
+    require_suffix(out, ".npz")
     import numpy as np
 
-    from howsure import data as pictures
-    from howsure.embedder import Embedder
     from howsure.files import write_whole
 
-    embedder = Embedder.load(model).to(device())
-    images = pictures.load(data)
-    with progress("embedding", len(images)) as bar:
-        encoded = embedder.encode_set(images, strict=strict, progress=bar)
-    belief = encoded.embedding
-    arrays: dict[str, Any] = belief.arrays() | {
-        "family": np.array(belief.family),
+    embedder = load_model(model)
+    encoded = encode(embedder, data, strict=strict)
+    embedding = encoded.embedding
+    arrays: dict[str, Any] = embedding.arrays() | {
+        "family": np.array(embedding.family),
         "about": np.array(json.dumps({"model": str(model.resolve()), "fingerprint": embedder.fingerprint})),
         "ids": np.array(encoded.images.ids),
         "labels": np.array([label or "" for label in encoded.images.labels]),
-        "mean": belief.mean.numpy(),
-        "variance": belief.variance.numpy(),
-        "uncertainty": belief.uncertainty.numpy(),
+        "mean": embedding.mean.numpy(),
+        "variance": embedding.variance.numpy(),
+        "uncertainty": embedding.uncertainty.numpy(),
     }
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, buffer.getvalue())
-    report_skipped(encoded.skipped)
     if as_json:
-        shape = {"items": len(belief), "dim": belief.dim, "family": belief.family}
-        print_json({"file": str(out), **shape, "skipped": skipped_json(encoded.skipped)})
+        shape = {"items": len(embedding), "dim": embedding.dim, "family": embedding.family}
+        print_json({"file": str(out), **shape, "skipped": encoded.skipped})
     else:
-        print(f"{out}: {len(belief)} {belief.family} embeddings in {belief.dim} dimensions")
+        print(f"{out}: {len(embedding)} {embedding.family} embeddings in {embedding.dim} dimensions")

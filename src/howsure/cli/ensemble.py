@@ -1,4 +1,4 @@
-"""howsure ensemble: several models as one."""
+"""howsure ensemble: several models joined into one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, report_skipped, skipped_json
-from howsure.errors import ModelError
+from howsure.cli.console import Json, Strict, print_json, report_skipped
+from howsure.cli.model import load_model, require_no_model
 
 
 def ensemble(
@@ -23,13 +23,11 @@ def ensemble(
     as_json: Json = False,
 ) -> None:
     """Join models into one that also knows where they disagree."""
-    if (out / "card.json").exists():
-        raise ModelError(f"{out} already holds a model", fix="use another name")
+    require_no_model(out)
     from howsure import data as pictures
-    from howsure.embedder import Embedder
     from howsure.posteriors import ensemble as posterior
 
-    members = [Embedder.load(model).to(device()) for model in models]
+    members = [load_model(model) for model in models]
     spec = members[0].spec
     decoded = pictures.pixels(pictures.load(align), spec, strict=strict)
     batches = (spec.normalise(part) for part in decoded.pixels.split(256))
@@ -38,7 +36,7 @@ def ensemble(
     report_skipped(decoded.skipped)
     found = joined.card["alignment"]
     if as_json:
-        print_json({"model": str(out), "members": len(members), **found, "skipped": skipped_json(decoded.skipped)})
+        print_json({"model": str(out), "members": len(members), **found, "skipped": decoded.skipped})
     else:
         print(f"{out}: {len(members)} members, aligned by {found['pictures']} pictures")
         print(f"next: howsure calibrate {out} HELD-OUT-PICTURES")

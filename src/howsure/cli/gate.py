@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped
+from howsure.cli.console import Json, Strict, print_json
+from howsure.cli.model import encode, load_model
 from howsure.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
-    """What one model makes of the pictures: which have a mate as nearest other, its doubts, and its cost."""
+class _Run:
+    """One model on the pictures: where the nearest other is of the same class, uncertainty scores, and the cost."""
 
     ids: tuple[str, ...]
     right: np.ndarray
-    doubts: dict[str, np.ndarray]
+    scores: dict[str, np.ndarray]
     seconds: float  # a picture
 
 
@@ -41,10 +42,10 @@ def gate(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Say how right two models are together against what they cost, and where to set the gate.
+    """Measure a cascade of two models: accuracy against cost, and where to set the gate.
 
     Right means: the nearest other picture is of the same class. One half of the pictures sets the gate, the other
-    judges it. The distance to the nearest, which needs no training, and asking at random stand beside the uncertainty.
+    judges it. Uncertainty is compared with the distance to the nearest and with asking at random.
     """
     import numpy as np
 
@@ -52,17 +53,17 @@ def gate(
     from howsure.tasks.gating import gate_curve, gate_for
 
     images = pictures.load(data)
-    first, second = (_seen(path, images, strict=strict) for path in (cheap, expensive))
+    first, second = (_run(path, images, strict=strict) for path in (cheap, expensive))
     if first.ids != second.ids:
         raise InputError(f"pictures of {images.name}", expected="all readable by both models", got="some by one alone")
     judged = np.random.default_rng(0).permutation(len(first.ids)) % 2 == 1
     curves = {
-        name: gate_curve(doubt[judged], first.right[judged], second.right[judged])
-        for name, doubt in first.doubts.items()
+        name: gate_curve(score[judged], first.right[judged], second.right[judged])
+        for name, score in first.scores.items()
     }
-    by = next(iter(first.doubts))
-    chosen = gate_for(first.doubts[by][~judged], share=share)
-    asked = chosen.asks(first.doubts[by])
+    by, score = next(iter(first.scores.items()))
+    chosen = gate_for(score[~judged], share=share)
+    asked = chosen.asks(score)
     right = np.where(asked, second.right, first.right)[judged]
     seconds = {"cheap": first.seconds, "expensive": second.seconds}
     met = {"by": by, "doubt": chosen.doubt, "share": float(asked[judged].mean()), "accuracy": float(right.mean())}
@@ -75,36 +76,29 @@ def gate(
     print(f"gate: ask where {by} > {chosen.doubt:.6g}: a share of {met['share']:.3f}, accuracy {met['accuracy']:.4f}")
 
 
-def _seen(path: Path, images: ImageSet, *, strict: bool) -> _Seen:
+def _run(path: Path, images: ImageSet, *, strict: bool) -> _Run:
     import numpy as np
 
-    from howsure.embedder import Embedder
     from howsure.embeddings import point_estimates
     from howsure.neighbours import neighbours
 
-    embedder = Embedder.load(path).to(device())
+    embedder = load_model(path)
     began = time.perf_counter()
-    with progress(f"embedding {images.name} with {path.name}", len(images)) as bar:
-        found = embedder.encode_set(images, strict=strict, progress=bar)
+    found = encode(embedder, images, strict=strict, labelled=True)
     seconds = (time.perf_counter() - began) / len(images)
-    report_skipped(found.skipped)
-    if None in found.images.labels:
-        raise InputError(f"labels of {images.name}", expected="one for every picture", got="some missing")
     labels, bare = np.array(found.images.labels, dtype=str), point_estimates(found.embedding)
     near = neighbours(bare, bare, leave_one_out=True, depth=1)
-    doubts = {"uncertainty": found.embedding.uncertainty.double().numpy(), "distance": near.distances[:, 0]}
-    told = {name: doubt for name, doubt in doubts.items() if np.ptp(doubt) > 0}
-    return _Seen(found.images.ids, labels[near.positions[:, 0]] == labels, told, seconds)
+    scores = {"uncertainty": found.embedding.uncertainty.double().numpy(), "distance": near.distances[:, 0]}
+    varying = {name: score for name, score in scores.items() if np.ptp(score) > 0}
+    return _Run(found.images.ids, labels[near.positions[:, 0]] == labels, varying, seconds)
 
 
 def _print_curves(curves: dict[str, GateCurve], seconds: dict[str, float]) -> None:
-    """A line a share: what a picture costs, and how right the two models are by each doubt and at random."""
+    """A line a share: what a picture costs, and the accuracy by each score and at random."""
     print("share  ms a picture", *(f"{name:>12}" for name in (*curves, "at random")))
     ends = next(iter(curves.values()))
     for at in SHARES:
         cost = 1_000 * (seconds["cheap"] + at * seconds["expensive"])
         straight = (1 - at) * ends.at(0) + at * ends.at(1)
-        print(
-            f"{at:5.2f}  {cost:12.2f}",
-            *(f"{value:12.4f}" for value in (*(c.at(at) for c in curves.values()), straight)),
-        )
+        values = (*(curve.at(at) for curve in curves.values()), straight)
+        print(f"{at:5.2f}  {cost:12.2f}", *(f"{value:12.4f}" for value in values))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli import distributed as across
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
+from howsure.cli import distributed
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say
+from howsure.cli.model import load_model
 from howsure.errors import InputError
 
 if TYPE_CHECKING:
-    from howsure.data import ImageSet, Skipped
-    from howsure.embedder import Encoded
+    from howsure.data import Skipped
 
 
 def index(
@@ -26,7 +26,7 @@ def index(
         str | None,
         typer.Option("-o", "--out", metavar="GALLERY", help="The gallery to create or add to: a path or a URL."),
     ] = None,
-    remove: Annotated[list[str] | None, typer.Option(help="An id to take out; may be repeated.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="An id to remove; may be repeated.")] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -35,42 +35,35 @@ def index(
         raise InputError("index", expected="DATA -m MODEL -o GALLERY, or -o GALLERY --remove ID", got="less")
     from howsure import data as pictures
 
-    if across.rank() > 0:
+    if distributed.rank() > 0:
         if data is not None and model is not None:
             _help_to_encode(data, model, strict=strict)
         return
-    from howsure.gallery import BLOCK, Gallery
+    from howsure.gallery import Gallery
 
     counts = {"added": 0, "unchanged": 0, "removed": 0}
     skipped: tuple[Skipped, ...] = ()
-    if data is None:
-        gallery = Gallery.open(out, write=True)
-    else:
-        if model is None:
-            raise InputError("index", expected="-m MODEL", got="no model", fix="howsure train DATA -o MODEL makes one")
-        images = pictures.load(data)
-        gallery = Gallery.create(out, model, exist_ok=True)
-    with gallery, across.together():
+    if data is not None and model is None:
+        raise InputError("index", expected="-m MODEL", got="no model", fix="howsure train DATA -o MODEL makes one")
+    images = None if data is None else pictures.load(data)
+    gallery = Gallery.open(out, write=True) if images is None else Gallery.create(out, model, exist_ok=True)
+    with gallery, distributed.process_group():
         if gallery.index.recovered:
             say(gallery.index.recovered)
         if remove:
             counts["removed"] = gallery.remove(remove)
-        if data is not None:
+        if images is not None:
             gallery.embedder.to(device())
+            shared = partial(distributed.encode_shared, gallery.embedder, images, strict=strict)
+            encode = shared if distributed.several() else None
             with progress("indexing", len(images)) as bar:
-
-                def encode(todo: ImageSet) -> Iterator[Encoded]:
-                    row_of = {name: row for row, name in enumerate(images.ids)}
-                    agreed = across.agree(images, [row_of[name] for name in todo.ids])
-                    return across.encode_across(gallery.embedder, agreed, batch=BLOCK, strict=strict)
-
-                done = gallery.add(images, encode=encode, progress=bar)
+                done = gallery.add(images, strict=strict, encode=encode, progress=bar)
             counts |= {"added": done.added, "unchanged": done.unchanged}
             skipped = done.skipped
         total = len(gallery)
     report_skipped(skipped)
     if as_json:
-        print_json({"gallery": str(out), "items": total, **counts, "skipped": skipped_json(skipped)})
+        print_json({"gallery": str(out), "items": total, **counts, "skipped": skipped})
     else:
         changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         print(f"{out}: {total} items ({changes or 'no change'})")
@@ -79,10 +72,7 @@ def index(
 def _help_to_encode(data: str, model: Path, *, strict: bool) -> None:
     """What a process that is not the first does: its share of the encoding."""
     from howsure import data as pictures
-    from howsure.embedder import Embedder
-    from howsure.gallery import BLOCK
 
-    embedder, images = Embedder.load(model).to(device()), pictures.load(data)
-    with across.together():
-        for _ in across.encode_across(embedder, across.agree(images, None), batch=BLOCK, strict=strict):
-            pass
+    embedder, images = load_model(model), pictures.load(data)
+    with distributed.process_group():
+        list(distributed.encode_shared(embedder, images, strict=strict))

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, skipped_json
+from howsure.cli.console import Json, Strict, print_json
+from howsure.cli.model import encode, load_model
 
 
 def label_next(
@@ -22,21 +23,11 @@ def label_next(
 
     ambiguous: its answer is likely wrong; novel: unlike what the model has seen; different: unlike what is labelled.
     """
-    from howsure import data as pictures
-    from howsure.embedder import Embedder, Encoded
     from howsure.tasks import labelling
 
-    embedder = Embedder.load(model).to(device())
-
-    def encoded(source: str) -> Encoded:
-        images = pictures.load(source)
-        with progress(f"embedding {images.name}", len(images)) as bar:
-            done = embedder.encode_set(images, strict=strict, progress=bar)
-        report_skipped(done.skipped)
-        return done
-
-    known = encoded(labelled) if labelled else None
-    found = encoded(data)
+    embedder = load_model(model)
+    known = encode(embedder, labelled, strict=strict) if labelled else None
+    found = encode(embedder, data, strict=strict)
     wanted = labelling.label_next(
         found.embedding, min(count, len(found.images)), labelled=known.embedding if known else None
     )
@@ -49,4 +40,4 @@ def label_next(
         {"id": names[one.row], "reason": one.reason, "ambiguity": one.ambiguity, "novelty": one.novelty}
         for one in wanted
     ]
-    print_json({"label": rows, "skipped": skipped_json(found.skipped)})
+    print_json({"label": rows, "skipped": found.skipped})

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, say
-from howsure.errors import InputError, ModelError
+from howsure.cli.console import Json, Strict, print_json, say
+from howsure.cli.model import load_model, require_no_model
+from howsure.errors import InputError
 
 
 def laplace(
@@ -32,29 +33,28 @@ def laplace(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Fit a Laplace posterior to the weights: no place moves, and every belief says how sure and how novel it is."""
-    if (out / "card.json").exists():
-        raise ModelError(f"{out} already holds a model", fix="use another name")
+    """Fit a Laplace posterior to the weights: no mean moves; embeddings gain an uncertainty and a novelty."""
+    require_no_model(out)
     from typing import cast, get_args
 
     from howsure import data as pictures
-    from howsure.embedder import Embedder
     from howsure.posteriors import laplace
     from howsure.posteriors.laplace import Prior, Structure
 
     if structure is not None and structure not in get_args(Structure):
         raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))
     known = cast("float | Prior | None", prior if prior is None or prior in get_args(Prior) else _number(prior))
-    embedder = Embedder.load(model).to(device())
+    embedder = load_model(model)
     images = pictures.load(data)
     say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes")
     fitted = laplace.fit(embedder, images, structure=cast("Structure | None", structure), prior=known, strict=strict)
     fitted.save(out)
-    told = fitted.card["laplace"]
+    summary = fitted.card["laplace"]
     if as_json:
-        print_json({"model": str(out), "origin": fitted.card["origin"], **told})
+        print_json({"model": str(out), "origin": fitted.card["origin"], **summary})
     else:
-        print(f"{out}: {told['structure']}, prior precision {told['prior']:.3g}, from {told['pictures']} pictures")
+        source = f"from {summary['pictures']} pictures"
+        print(f"{out}: {summary['structure']}, prior precision {summary['prior']:.3g}, {source}")
         print(f"next: howsure calibrate {out} HELD-OUT-PICTURES")
 
 

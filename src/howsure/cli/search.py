@@ -53,7 +53,7 @@ def search(
 
 
 def _warn(status: GalleryStatus, queries: int) -> None:
-    """Say what the promise does not cover."""
+    """Warn of what the promise does not cover."""
     if status.stale:
         say(f"howsure: the gallery has changed since calibration ({'; '.join(status.stale)}); calibrate again")
     if status.drift and status.drift.drifted:
@@ -82,14 +82,14 @@ def _print(result: dict[str, Any]) -> None:
 
     words = {"match": "match", "unknown": "unknown", "not_sure": "not sure"}[result["answer"]]
     best = result["matches"][0] if result["matches"] else None
-    said = f"{words}: {best['label'] or best['id']}" if best and words == "match" else words
+    line = f"{words}: {best['label'] or best['id']}" if best and words == "match" else words
     if result["probability"] is not None:
-        said += f"   P(best match is right) = {result['probability']:.3f}"
+        line += f"   P(best match is right) = {result['probability']:.3f}"
     if result["none"] is not None:
-        said += f"   P(none of the gallery) = {result['none']:.3f}"
+        line += f"   P(none of the gallery) = {result['none']:.3f}"
     if result["reason"]:
-        said += f"   ({REASONS[result['reason']]})"
-    print(f"{result['query']}\n  {said}")
+        line += f"   ({REASONS[result['reason']]})"
+    print(f"{result['query']}\n  {line}")
     for match in result["matches"]:
         probability = "      " if match["probability"] is None else f"{match['probability']:.4f}"
         print(f"    {probability}  {match['distance']:.4f}  {match['label'] or '':<16} {match['id']}")

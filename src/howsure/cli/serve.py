@@ -1,4 +1,4 @@
-"""howsure serve: the window, a local web app over a gallery."""
+"""howsure serve: a local web app over a gallery."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def serve(
     ] = None,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
 ) -> None:
-    """Open a window on a gallery: search, compare, look through it, in a browser on this machine.
+    """Open a web app on a gallery: search, compare, look through it, in a browser on this machine.
 
     Nothing leaves this machine. The API is at /api/v1/, described in /api/v1/openapi.json.
     """
@@ -52,11 +52,11 @@ def serve(
 def _require_web() -> None:
     for package in ("fastapi", "uvicorn", "python_multipart"):
         if importlib.util.find_spec(package) is None:
-            raise HowsureError(f"the window needs {package}", fix="pip install 'howsure[web]'")
+            raise HowsureError(f"the web app needs {package}", fix="pip install 'howsure[web]'")
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Bound before anything is said or opened, so that a port that is taken is one clear line."""
+    """Bound before anything is printed or opened, so that a port that is taken is one clear line."""
     listener = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

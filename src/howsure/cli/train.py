@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say, skipped_json
+from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say
 from howsure.errors import ModelError
 
 if TYPE_CHECKING:
     from howsure.embedder import Embedder
     from howsure.recipe import Recipe
-
 
 METHOD_HELP = (
     "point, dropout, laplace-online, gaussian, csd, ranking, hedged, hedged-2, soft-contrastive, centroids, "
@@ -26,12 +25,9 @@ def train(
         str, typer.Argument(metavar="DATA", help="A folder of folders, a CSV or JSONL of path,label, or a set.")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model directory to write.")],
-    method: Annotated[
-        str | None,
-        typer.Option(help=METHOD_HELP),
-    ] = None,
+    method: Annotated[str | None, typer.Option(help=METHOD_HELP)] = None,
     start: Annotated[
-        Path | None, typer.Option("--from", help="A model to keep: pfe or ranking add uncertainty, no place moves.")
+        Path | None, typer.Option("--from", help="A model to keep: pfe or ranking add uncertainty, no mean moves.")
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Dimensions of the embedding.", min=1)] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the pictures, at most.", min=1)] = None,
@@ -88,7 +84,7 @@ def train(
                 "recipe": settings.model_dump(),
                 "origin": done.embedder.card.get("origin"),
                 "classes": len(done.embedder.card["classes"]),
-                "skipped": skipped_json(done.skipped),
+                "skipped": done.skipped,
             }
         )
     else:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from howsure.cli.console import Json, device, print_json
+from howsure.cli.console import Json, print_json
+from howsure.cli.model import first_matcher, load_model
 from howsure.errors import ModelError
 
 
@@ -23,27 +24,19 @@ def verify(
     is at most the error rate that the model was calibrated for.
     """
     from howsure.decide import Policy, verify_pair
-    from howsure.embedder import Embedder
-    from howsure.match import Matcher, match_probability
+    from howsure.match import match_probability
 
-    embedder = Embedder.load(model).to(device())
+    embedder = load_model(model)
     policy = Policy.load(model, model=embedder.fingerprint)
-    fitted = policy.matcher if policy else embedder.card.get("matcher")
-    if fitted is None:
+    matcher = policy.matcher if policy else first_matcher(embedder)
+    if matcher is None:
         raise ModelError(f"{model} cannot tell probabilities yet", fix="run howsure calibrate")
-    matcher = (fitted if isinstance(fitted, Matcher) else Matcher(**fitted)).at(0.5)
-    belief = embedder.encode([a, b])
-    probability = float(match_probability(matcher, belief[0], belief[1], paired=True))
+    pair = embedder.encode([a, b])
+    probability = float(match_probability(matcher.at(0.5), pair[0], pair[1], paired=True))
     answer = verify_pair(probability, policy)
     if as_json:
-        print_json(
-            {
-                "probability": probability,
-                "answer": answer.kind,
-                "reason": answer.reason,
-                "uncertainty": belief.uncertainty.tolist(),
-            }
-        )
+        result = {"probability": probability, "answer": answer.kind, "reason": answer.reason}
+        print_json(result | {"uncertainty": pair.uncertainty.tolist()})
     else:
         words = {"match": "the same", "unknown": "not the same", "not_sure": "not sure"}
         print(f"{words[answer.kind]}: P(same) = {probability:.4f}")

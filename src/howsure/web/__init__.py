@@ -1,1 +1,1 @@
-"""The window: a local web app over a gallery, and a client of its API."""
+"""A local web app over a gallery, and a client of its API."""

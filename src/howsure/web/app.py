@@ -1,41 +1,32 @@
-"""The window as an ASGI app."""
+"""The web app, as ASGI."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from howsure import __version__
-from howsure.web.counters import Counters
 from howsure.web.limits import Guard
-from howsure.web.micro_batcher import MicroBatcher
-from howsure.web.problems import PROBLEMS, tell_problems
-from howsure.web.routes import bulk, feedback, items, quality, search, service, suspects
+from howsure.web.problems import PROBLEMS, add_problems
+from howsure.web.routes import feedback, items, quality, search, service, suspects
 from howsure.web.service import Service
 from howsure.web.settings import Settings
 from howsure.web.state import open_state
-from howsure.web.worker import Worker
 
 __all__ = ["create_app"]
 
 STATIC = Path(__file__).parent / "static"
-ABOUT = "Search a gallery of beliefs: match probabilities, and *not sure* or *unknown* with the reason."
+ABOUT = "Search a gallery of embeddings: match probabilities, and *not sure* or *unknown* with the reason."
 
 
 def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI:
     """An app over a gallery and the model that made it. Both are opened now, and closed when the app shuts down."""
     settings = settings or Settings()
-    state, counters = open_state(gallery, settings), Counters()
-    pictures, lookups, thumbnails, comparisons = (
-        Worker(name, waiting=settings.waiting) for name in ("pictures", "lookups", "thumbnails", "comparisons")
-    )
-    questions = MicroBatcher(lookups, partial(search.answer_all, state), waiting=settings.waiting)
-    served = Service(state, settings, counters, pictures, lookups, thumbnails, comparisons, questions)
+    served = Service(open_state(gallery, settings), settings, search.answer_all)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -48,17 +39,17 @@ def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI
         description=ABOUT,
         lifespan=lifespan,
         openapi_url="/api/v1/openapi.json",
-        docs_url=None,  # the usual pages load their scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere
         redoc_url=None,
     )
     app.state.service = served
-    tell_problems(app)
+    add_problems(app)
     api = APIRouter(prefix="/api/v1", responses=PROBLEMS)
-    for subject in (search, bulk, items, suspects, quality, feedback):
+    for subject in (search, items, suspects, quality, feedback):
         api.include_router(subject.router)
     api.include_router(service.session)
     app.include_router(api)
     app.include_router(service.router, responses=PROBLEMS)
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
-    app.add_middleware(Guard, settings=settings, counters=counters)
+    app.add_middleware(Guard, settings=settings, counters=served.counters)
     return app

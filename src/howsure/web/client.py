@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ class Client:
         client = Client("http://127.0.0.1:8765")
         client.search("new.jpg")["results"][0]["answer"]["words"]
 
-    Replies are the JSON of the API. What the server refuses is a `HowsureError` with its words.
+    Replies are the JSON of the API. What the server refuses is a `HowsureError` with its message.
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 60.0):
@@ -39,7 +40,7 @@ class Client:
         such as a picture that was made worse on purpose, is not counted where drift is watched.
         """
         fields = {"k": str(k), "trial": str(trial).lower()}
-        return self._upload("search", [("pictures", one) for one in pictures], fields)
+        return self._ask(*_form("search", [("pictures", one) for one in pictures], fields))
 
     def search_items(self, ids: Sequence[str], *, k: int = 5) -> dict[str, Any]:
         """The same with items of the gallery as queries."""
@@ -47,15 +48,15 @@ class Client:
 
     def verify(self, a: str | Path | bytes, b: str | Path | bytes) -> dict[str, Any]:
         """Whether two pictures show the same."""
-        return self._upload("verify", [("a", a), ("b", b)], {})
+        return self._ask(*_form("verify", [("a", a), ("b", b)], {}))
 
     def items(self, **query: Any) -> dict[str, Any]:
         """Some items: `sort`, `descending`, `offset`, `limit`, and of which `label`, with which `text` in the id.
 
         `least` and `most` are ranks of uncertainty; `probability_from` and `probability_to` are about the label.
         """
-        asked = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
-        return self._send("GET", f"items?{urlencode(asked)}")
+        fields = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+        return self._send("GET", f"items?{urlencode(fields)}")
 
     def suspects(self, *, limit: int = 50) -> dict[str, Any]:
         """Pictures that are there twice, and labels that the neighbours contradict, the surest first."""
@@ -75,13 +76,14 @@ class Client:
 
     def add(self, *pictures: str | Path | bytes, label: str | None = None) -> dict[str, Any]:
         """Add pictures to the gallery; they are on disk when this returns."""
-        return self._upload("items", [("pictures", one) for one in pictures], {"label": label} if label else {})
+        return self._ask(*_form("items", [("pictures", one) for one in pictures], {"label": label} if label else {}))
 
     def add_many(self, *pictures: str | Path | bytes, label: str | None = None) -> Iterator[dict[str, Any]]:
         """Add pictures one by one; as soon as each is on disk, or cannot be: `done`, `total`, `id` or `problem`."""
         fields = {"label": label} if label else {}
-        for line in self._open(*_form("items/bulk", [("pictures", one) for one in pictures], fields)):
-            yield dict(json.loads(line))
+        with self._open(*_form("items/bulk", [("pictures", one) for one in pictures], fields)) as lines:
+            for line in lines:
+                yield dict(json.loads(line))
 
     def remove(self, name: str) -> str:
         """Remove an item; the token for `undo`."""
@@ -103,27 +105,23 @@ class Client:
         content = None if body is None else json.dumps(body).encode()
         return self._ask(method, path, content, "application/json")
 
-    def _upload(
-        self, path: str, pictures: Sequence[tuple[str, str | Path | bytes]], fields: Mapping[str, str]
-    ) -> dict[str, Any]:
-        return self._ask(*_form(path, pictures, fields))
+    def _ask(self, method: str, path: str, body: bytes | None, content_type: str) -> dict[str, Any]:
+        with self._open(method, path, body, content_type) as reply:
+            return dict(json.load(reply))
 
-    def _ask(self, method: str, path: str, body: bytes | None, kind: str) -> dict[str, Any]:
-        (reply,) = self._open(method, path, body, kind, whole=True)
-        return dict(json.loads(reply))
-
-    def _open(self, method: str, path: str, body: bytes | None, kind: str, *, whole: bool = False) -> Iterator[bytes]:
-        """The lines of a reply as they come, or all of it at once."""
+    @contextmanager
+    def _open(self, method: str, path: str, body: bytes | None, content_type: str) -> Iterator[Any]:
+        """A reply that can be read; what goes wrong meanwhile is one of our errors."""
         request = Request(f"{self._url}/api/v1/{path}", data=body, method=method)
         if body is not None:
-            request.add_header("Content-Type", kind)
+            request.add_header("Content-Type", content_type)
         if self._token:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener.open(request, timeout=self._timeout) as reply:
-                yield from [reply.read()] if whole else reply
+                yield reply
         except HTTPError as error:
-            raise _told(error) from error
+            raise _refusal(error) from error
         except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise GalleryUnavailableError(
@@ -143,8 +141,8 @@ def _form(
         for name, value in fields.items()
     ]
     for name, picture in pictures:
-        called, content = ("picture", picture) if isinstance(picture, bytes) else _file(Path(picture))
-        head = f'--{edge}\r\nContent-Disposition: form-data; name="{name}"; filename="{called}"\r\n\r\n'
+        filename, content = ("picture", picture) if isinstance(picture, bytes) else _file(Path(picture))
+        head = f'--{edge}\r\nContent-Disposition: form-data; name="{name}"; filename="{filename}"\r\n\r\n'
         parts.append(head.encode() + content + b"\r\n")
     parts.append(f"--{edge}--\r\n".encode())
     return "POST", path, b"".join(parts), f"multipart/form-data; boundary={edge}"
@@ -158,7 +156,7 @@ def _file(path: Path) -> tuple[str, bytes]:
     return path.name.replace('"', "_").replace("\r", "_").replace("\n", "_"), content
 
 
-def _told(error: HTTPError) -> HowsureError:
+def _refusal(error: HTTPError) -> HowsureError:
     try:
         detail = str(json.load(error)["detail"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What people said about matches, one JSON line each, on disk before it is acknowledged."""
+"""Feedback on matches, one JSON line each, on disk before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import threading
 from pathlib import Path
 
 from howsure.files import sync_folder, write_whole
@@ -18,11 +17,10 @@ FILE, QUERIES = "feedback.jsonl", "queries"
 
 
 class FeedbackLog:
-    """Lines are only ever added. A line that a crash cut short was never acknowledged, and is cut off."""
+    """Lines are only added, by one thread. A line that a crash cut short was never acknowledged, and is cut off."""
 
     def __init__(self, folder: Path):
         self._folder, self._file = folder, folder / FILE
-        self._turn = threading.Lock()
         if self._file.exists():
             content = self._file.read_bytes()
             whole = content.rfind(b"\n") + 1
@@ -31,27 +29,25 @@ class FeedbackLog:
 
     def add(self, pair: Pair, picture: bytes | None) -> Pair:
         """Keep it, and the pixels of the query if they are at hand; what was kept."""
-        with self._turn:
-            new = not self._file.exists()
-            (self._folder / QUERIES).mkdir(parents=True, exist_ok=True)
-            name = f"{QUERIES}/{pair.query}.png"
-            known = (self._folder / name).exists()
-            if picture is not None and not known:
-                write_whole(self._folder / name, picture)
-            pair = pair.model_copy(update={"picture": name if known or picture is not None else None})
-            with self._file.open("ab") as file:
-                file.write(pair.model_dump_json().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            if new:
-                sync_folder(self._folder)
-                sync_folder(self._folder.absolute().parent)
+        new = not self._file.exists()
+        (self._folder / QUERIES).mkdir(parents=True, exist_ok=True)
+        name = f"{QUERIES}/{pair.query}.png"
+        known = (self._folder / name).exists()
+        if picture is not None and not known:
+            write_whole(self._folder / name, picture)
+        pair = pair.model_copy(update={"picture": name if known or picture is not None else None})
+        with self._file.open("ab") as file:
+            file.write(pair.model_dump_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            sync_folder(self._folder)
+            sync_folder(self._folder.absolute().parent)
         return pair
 
     def pairs(self) -> list[Pair]:
         """All of it, oldest first."""
-        with self._turn:
-            lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.exists() else []
+        lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.exists() else []
         return [Pair(**json.loads(line)) for line in lines]
 
     def csv(self) -> str:

@@ -6,15 +6,15 @@ import asyncio
 import hmac
 import logging
 import time
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from howsure.web.counters import Counters
-from howsure.web.problems import RefusedError, problem, told
+from howsure.web.problems import RefusedError, problem, problem_from
 from howsure.web.settings import Settings, is_loopback
 
 __all__ = ["COOKIE", "Guard"]
@@ -66,7 +66,7 @@ class Guard:
                 raise RefusedError(503, "busy", got=f"{self._uploads} uploads at once", fix="try again in a moment")
             await self._app(scope, self._metered(receive), marked)
         except RefusedError as error:
-            await told(error)(scope, receive, marked)
+            await problem_from(error)(scope, receive, marked)
         except Exception:
             LOG.exception("%s %s", scope["method"], scope["path"])
             if status:
@@ -82,20 +82,20 @@ class Guard:
         if self._settings.loopback and not is_loopback(_name(host)):
             # A page elsewhere may have pointed its own name at this machine, to read as if it were this site.
             raise RefusedError(421, "host", expected="this machine", got=repr(host), fix="use 127.0.0.1 or localhost")
-        if scope["method"] not in ("GET", "HEAD") and _foreign(headers, host):
+        if scope["method"] not in ("GET", "HEAD") and _from_another_site(headers, host):
             raise RefusedError(403, "origin", expected="this site", got=repr(headers.get("origin", "another")))
-        if scope["path"].startswith(ASKED) and not self._known(headers):
+        if scope["path"].startswith(ASKED) and not self._known(scope, headers):
             raise RefusedError(401, "token", expected="Authorization: Bearer TOKEN", got="none, or another")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > limit:
             raise RefusedError(413, "request", expected=f"at most {limit:,} bytes", got=f"{length[:20]} bytes")
 
-    def _known(self, headers: Headers) -> bool:
+    def _known(self, scope: Scope, headers: Headers) -> bool:
         if self._settings.token is None:
             return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            given = _cookie(headers.get("cookie", ""))
+            given = HTTPConnection(scope).cookies.get(COOKIE, "")
         return hmac.compare_digest(given.encode(), self._settings.token.encode())
 
     def _metered(self, receive: Receive) -> Receive:
@@ -137,17 +137,9 @@ def _name(host: str) -> str:
         return ""
 
 
-def _foreign(headers: Headers, host: str) -> bool:
+def _from_another_site(headers: Headers, host: str) -> bool:
     """Whether a browser says that another site sent the request."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != host:
         return True
     return headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-
-
-def _cookie(header: str) -> str:
-    try:
-        found = SimpleCookie(header).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found else ""

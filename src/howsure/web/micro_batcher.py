@@ -1,4 +1,4 @@
-"""Questions that come in while others are being answered are answered together: that costs far less than one by one."""
+"""Micro-batching: questions that come in while others are being answered are answered in one batch."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class MicroBatcher(Generic[A, B]):
                 self._expected = len(batch)
                 try:
                     answers = await self._worker.run(self._answer, [question for question, _ in batch])
-                except Exception as error:  # of one of them, and nobody knows whose
-                    _tell(batch, [error] * len(batch))
+                except Exception as error:  # it may be about any of them
+                    _deliver(batch, [error] * len(batch))
                 else:
-                    _tell(batch, answers)
+                    _deliver(batch, answers)
         finally:
             self._work = None
 
     async def _gather(self) -> None:
-        """Those who were answered together ask again together, if a moment is left to them. One alone never waits."""
+        """Wait a moment for as many as in the last batch, who are likely to ask again. One alone never waits."""
         if len(self._waiting) < self._expected:
             self._all_here = asyncio.Event()
             with suppress(TimeoutError):
@@ -65,9 +65,9 @@ class MicroBatcher(Generic[A, B]):
             self._all_here = None
 
 
-def _tell(batch: Sequence[tuple[A, asyncio.Future[B]]], answers: Sequence[B | Exception]) -> None:
+def _deliver(batch: Sequence[tuple[A, asyncio.Future[B]]], answers: Sequence[B | Exception]) -> None:
     for (_, future), answer in zip(batch, answers, strict=True):
-        if future.done():  # nobody waits for it any more
+        if future.done():  # the client has left
             continue
         if isinstance(answer, Exception):
             future.set_exception(answer)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from howsure import data
 from howsure.data import ImageSet, corrupt, decode
 from howsure.errors import DataError, HowsureError
 
-__all__ = ["Picture", "Recent", "data_url", "degraded", "picture_of", "png", "read_picture"]
+__all__ = ["Picture", "Recent", "data_url", "degraded", "png", "read_picture", "thumbnail_of"]
 
 KEPT, SHOWN, THUMBNAIL = 1024, 320, 128  # pixels of the longer side
 BUDGET = 64 * 2**20  # bytes of pictures that are kept in case of feedback
@@ -43,10 +42,10 @@ def read_picture(name: str, content: bytes, *, max_pixels: int) -> Picture:
 
 
 def degraded(image: Image.Image, severities: Mapping[str, int]) -> Image.Image:
-    """The picture made worse on purpose, by kind and severity, 0 for not at all; the same each time."""
-    for kind, severity in severities.items():
+    """The picture made worse on purpose, by corruption and severity, 0 for not at all; the same each time."""
+    for corruption, severity in severities.items():
         if severity:
-            image = corrupt(image, kind, severity=severity, rng=np.random.default_rng(0))
+            image = corrupt(image, corruption, severity=severity, rng=np.random.default_rng(0))
     return image
 
 
@@ -66,55 +65,42 @@ def data_url(image: Image.Image) -> str:
 
 
 class Recent:
-    """The last few pictures that were asked about, under a name made of their pixels."""
+    """The last few queries as PNG, under a name made of their pixels. One thread writes, others may read."""
 
-    def __init__(self, budget: int = BUDGET):
-        self._budget, self._kept = budget, OrderedDict[str, bytes]()
-        self._turn = threading.Lock()
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}  # oldest first
 
     def keep(self, image: Image.Image) -> str:
         """Its name."""
         content = png(image, KEPT)
         name = hashlib.sha256(content).hexdigest()
-        with self._turn:
-            self._kept[name] = content
-            self._kept.move_to_end(name)
-            while sum(map(len, self._kept.values())) > self._budget:
-                self._kept.popitem(last=False)
+        kept = {known: other for known, other in self._kept.items() if known != name} | {name: content}
+        while sum(map(len, kept.values())) > BUDGET:
+            del kept[next(iter(kept))]
+        self._kept = kept
         return name
 
     def get(self, name: str) -> bytes | None:
         """None if it was too long ago."""
-        with self._turn:
-            return self._kept.get(name)
+        return self._kept.get(name)
 
 
-class Sources:
-    """Pictures of items that came from a set, such as digits, and not from files of their own."""
-
-    def __init__(self) -> None:
-        self._sets: dict[str, tuple[ImageSet, dict[str, int]] | None] = {}
-
-    def image(self, source: str, name: str) -> Image.Image | None:
-        """The picture; None where the set, or the picture, is no longer there."""
-        if source not in self._sets:
-            try:
-                images = data.load(source)
-                self._sets[source] = images, {known: row for row, known in enumerate(images.ids)}
-            except HowsureError:
-                self._sets[source] = None
-        found = self._sets[source]
-        row = found[1].get(name) if found else None
-        return found[0].image(row) if found and row is not None else None
-
-
-def picture_of(name: str, metadata: Mapping[str, Any], sources: Sources) -> bytes | None:
-    """A thumbnail of an item, from where the gallery says that its picture is; None if there is none to be had."""
+def thumbnail_of(name: str, metadata: Mapping[str, Any]) -> bytes | None:
+    """A thumbnail of an item, from its file or from the set that it came from; None if there is none."""
     path, source = metadata.get("path"), metadata.get("source")
     try:
         if isinstance(path, str):
             return png(decode(Path(path)), THUMBNAIL)
-        image = sources.image(source, name) if isinstance(source, str) else None
-        return png(image, THUMBNAIL) if image else None
+        images = _source(source) if isinstance(source, str) else None
+        return png(images.image(images.ids.index(name)), THUMBNAIL) if images and name in images.ids else None
     except DataError:
+        return None
+
+
+@lru_cache(maxsize=8)
+def _source(name: str) -> ImageSet | None:
+    """A set by name, such as digits; None where it is no longer there."""
+    try:
+        return data.load(name)
+    except HowsureError:
         return None

@@ -13,10 +13,10 @@ from starlette.exceptions import HTTPException
 from howsure.errors import DataError, GalleryLockedError, GalleryUnavailableError, HowsureError, InputError
 from howsure.web.schemas import Problem
 
-__all__ = ["PROBLEMS", "RefusedError", "problem", "tell_problems"]
+__all__ = ["PROBLEMS", "RefusedError", "add_problems", "no_item", "problem", "problem_from"]
 
 TYPE = "application/problem+json"
-AGAIN = "2"  # seconds after which it is worth to try again
+AGAIN = "2"  # seconds until it is worth trying again
 STATUS: tuple[tuple[type[HowsureError], int], ...] = (
     (GalleryLockedError, 503),
     (GalleryUnavailableError, 503),
@@ -58,21 +58,26 @@ def problem(status: int, detail: str, **more: Any) -> JSONResponse:
     return JSONResponse(body, status, headers=headers, media_type=TYPE)
 
 
-def told(error: HowsureError) -> JSONResponse:
+def no_item(name: str) -> RefusedError:
+    """What to raise for an id that the gallery does not have."""
+    return RefusedError(404, f"item {name[:60]!r}", expected="an item of the gallery", got="none")
+
+
+def problem_from(error: HowsureError) -> JSONResponse:
     """One of our errors, with its parts."""
     status = error.status if isinstance(error, RefusedError) else 409
-    for kind, known in STATUS:
-        status = known if isinstance(error, kind) else status
+    for error_type, known in STATUS:
+        status = known if isinstance(error, error_type) else status
     parts = {"expected": error.expected, "got": error.got, "fix": error.fix}
     return problem(status, str(error), **{name: part for name, part in parts.items() if part})
 
 
-def tell_problems(app: FastAPI) -> None:
+def add_problems(app: FastAPI) -> None:
     """Every error of this app is a problem."""
 
     @app.exception_handler(HowsureError)
     async def ours(_: Request, error: HowsureError) -> JSONResponse:
-        return told(error)
+        return problem_from(error)
 
     @app.exception_handler(HTTPException)
     async def plain(_: Request, error: HTTPException) -> JSONResponse:

@@ -31,14 +31,14 @@ class Problem(BaseModel):
 
 
 class Answer(Wire):
-    """What to tell about one query."""
+    """The answer about one query."""
 
     kind: Kind
     words: str = Field(description="The answer as a person would say it.")
     reason: str | None = Field(description="Why not sure, or why unknown; null for a match.")
     why: str | None = Field(description="The reason in words.")
     probability: Probability | None = Field(description="That the best match is right; null without a policy.")
-    none: Probability | None = Field(description="That nothing in the gallery is it; null where it cannot be told.")
+    none: Probability | None = Field(description="That nothing in the gallery is it; null where it is not calibrated.")
 
 
 class Match(Wire):
@@ -53,8 +53,8 @@ class Match(Wire):
 class Split(Wire):
     """Where the uncertainty comes from; the two add up to it."""
 
-    picture: float = Field(ge=0, description="What a network says about the picture itself; another one may help.")
-    model: float = Field(ge=0, description="What comes from weights that are not known; training on its like may help.")
+    picture: float = Field(ge=0, description="Due to the picture itself (aleatoric); another one may help.")
+    model: float = Field(ge=0, description="Due to uncertain weights (epistemic); more training data may help.")
 
 
 class Result(Wire):
@@ -67,7 +67,7 @@ class Result(Wire):
     uncertainty: float = Field(ge=0)
     rank: Probability | None = Field(description="Share of the gallery's items that are more certain.")
     split: Split | None = Field(description="Null where the method cannot tell, or not without the picture.")
-    novelty: Probability | None = Field(description="How unlike anything seen; null where the method cannot tell.")
+    novelty: Probability | None = Field(description="How unlike the training data; null where the method cannot tell.")
     matches: list[Match]
     exact: bool
 
@@ -80,9 +80,9 @@ class SearchReply(Wire):
 
 
 class Precomputed(Wire):
-    """Queries that need no network: items of the gallery by id, or beliefs by their fields."""
+    """Queries that need no network: items of the gallery by id, or embeddings by their fields."""
 
-    ids: list[Id] | None = Field(None, max_length=256, description="Items whose beliefs are the queries.")
+    ids: list[Id] | None = Field(None, max_length=256, description="Items whose embeddings are the queries.")
     fields: dict[str, list[list[float]]] | None = Field(
         None, description="The fields of the gallery's family, one row a query, as `GET gallery` names them."
     )
@@ -90,7 +90,7 @@ class Precomputed(Wire):
 
 
 class Bell(Wire):
-    """A belief seen along the line through the two means."""
+    """An embedding along the line through the two means."""
 
     at: float
     spread: float = Field(ge=0, description="One standard deviation.")
@@ -228,7 +228,7 @@ class Gallery(Wire):
 
 
 class Bin(Wire):
-    """Cases that were told about the same probability."""
+    """Cases with about the same predicted probability."""
 
     probability: float
     happened: float
@@ -307,15 +307,15 @@ class Map(Wire):
     ids: list[str]
     x: list[float]
     y: list[float]
-    xx: list[float] = Field(description="Covariance of each belief in the plane.")
+    xx: list[float] = Field(description="Covariance of each embedding in the plane.")
     xy: list[float]
     yy: list[float]
-    label: list[int] = Field(description="Place in `labels`; -1 without a label.")
+    label: list[int] = Field(description="Position in `labels`; -1 without a label.")
     labels: list[str]
     uncertainty: list[float]
     error: list[int] | None = Field(description="1 where the nearest other picture carries another label.")
     error_why: str | None = Field(description="Why there is none, or not yet.")
-    explained: float = Field(description="Share of the spread of the means that lies in the plane.")
+    explained: float = Field(description="Share of the variance of the means that lies in the plane.")
 
 
 class Feedback(Wire):
@@ -331,7 +331,7 @@ class Pair(Wire):
     """A query, an item, and whether they show the same."""
 
     query: str
-    picture: str | None = Field(description="The query's pixels, a file in the folder of the window.")
+    picture: str | None = Field(description="The query's pixels, a file in the folder of the web app.")
     item: str
     item_label: str | None
     same: bool

@@ -1,4 +1,4 @@
-"""Answers as a person would say them."""
+"""Answers in words."""
 
 from __future__ import annotations
 
@@ -7,30 +7,22 @@ from howsure.web import schemas
 
 __all__ = ["about_pair", "about_query"]
 
+# The other reasons are about galleries.
+PAIR_REASONS = {
+    "conflict": "the two are about as likely to be the same as not",
+    "not_calibrated": REASONS["not_calibrated"],
+}
+
 
 def about_query(finding: Finding) -> schemas.Answer:
     """The answer about one query."""
-    best = finding.matches[0] if finding.matches else None
+    answer, best = finding.answer, finding.matches[0] if finding.matches else None
     named = (best.label or best.id) if best else ""
     words = {"match": f"This is {named}.", "unknown": "Unknown: nothing in the gallery is it.", "not_sure": "Not sure."}
-    return _answer(finding.answer, words[finding.answer.kind])
+    return schemas.Answer(**vars(answer), words=words[answer.kind], why=REASONS.get(answer.reason or ""))
 
 
 def about_pair(answer: Answer) -> schemas.Answer:
     """The answer about two pictures."""
     words = {"match": "The same.", "unknown": "Not the same.", "not_sure": "Not sure."}
-    said = _answer(answer, words[answer.kind])
-    # The reasons are about galleries; of a pair there is only one thing to say.
-    why = "the two are about as likely to be the same as not" if answer.reason == "conflict" else None
-    return said.model_copy(update={"why": said.why if answer.reason == "not_calibrated" else why})
-
-
-def _answer(answer: Answer, words: str) -> schemas.Answer:
-    return schemas.Answer(
-        kind=answer.kind,
-        words=words,
-        reason=answer.reason,
-        why=REASONS[answer.reason] if answer.reason else None,
-        probability=answer.probability,
-        none=answer.none,
-    )
+    return schemas.Answer(**vars(answer), words=words[answer.kind], why=PAIR_REASONS.get(answer.reason or ""))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request, UploadFile
 
+from howsure.errors import HowsureError
 from howsure.web.counters import Counters
 from howsure.web.micro_batcher import MicroBatcher
 from howsure.web.pictures import Picture, read_picture
@@ -19,26 +20,25 @@ from howsure.web.worker import Worker
 
 __all__ = ["Served", "Service"]
 
+WORKERS = "pictures", "lookups", "thumbnails", "comparisons"
 
-@dataclass(frozen=True, eq=False)
+
 class Service:
-    """A running server. Some work is quick and some slow, so each kind has a worker of its own."""
+    """A running server. Some work is quick and some slow, so each sort has a worker of its own."""
 
-    state: State
-    settings: Settings
-    counters: Counters
-    pictures: Worker
-    lookups: Worker
-    thumbnails: Worker
-    comparisons: Worker
-    questions: MicroBatcher[Precomputed, SearchReply]
+    def __init__(
+        self,
+        state: State,
+        settings: Settings,
+        answer: Callable[[State, Sequence[Precomputed]], list[SearchReply | HowsureError]],
+    ):
+        self.state, self.settings, self.counters = state, settings, Counters()
+        self._workers = [Worker(name, waiting=settings.waiting) for name in WORKERS]
+        self.pictures, self.lookups, self.thumbnails, self.comparisons = self._workers
+        self.questions = MicroBatcher(self.lookups, partial(answer, state), waiting=settings.waiting)
 
-    async def read(self, uploads: Sequence[UploadFile]) -> list[tuple[str, bytes]]:
+    async def read(self, uploads: Sequence[UploadFile], *, most: int) -> list[tuple[str, bytes]]:
         """The uploads as they came, few enough of them."""
-        return await self.read_many(uploads, most=self.settings.pictures)
-
-    async def read_many(self, uploads: Sequence[UploadFile], *, most: int) -> list[tuple[str, bytes]]:
-        """The same with another limit."""
         if len(uploads) > most:
             raise RefusedError(413, "pictures", expected=f"at most {most} in a request", got=str(len(uploads)))
         return [(upload.filename or "picture", await upload.read()) for upload in uploads]
@@ -53,15 +53,11 @@ class Service:
         return sum(worker.pending for worker in self._workers)
 
     def close(self) -> None:
-        """Finish, then let go."""
-        self.state.comparisons.close()
+        """Finish what is under way, then close the gallery."""
+        self.state.closing.set()
         for worker in self._workers:
             worker.close()
         self.state.close()
-
-    @property
-    def _workers(self) -> tuple[Worker, ...]:
-        return self.pictures, self.lookups, self.thumbnails, self.comparisons
 
 
 async def _service(request: Request) -> Service:  # async, or it would be called in a thread of its own

@@ -16,7 +16,7 @@ from howsure.web.settings import Settings
 __all__ = ["make_server"]
 
 IDLE = 5  # seconds that a connection may say nothing between requests
-CROWD = 2  # times as many connections as are served are heard out; the others are cut off
+CROWD = 2  # times as many connections as are served get a 503; the others are cut off
 
 
 def make_server(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Server:

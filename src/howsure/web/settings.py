@@ -26,14 +26,14 @@ class Settings:
     host: str = "127.0.0.1"
     token: str | None = None
     model: Path | None = None  # where the gallery does not say, or it has moved
-    folder: Path | None = None  # for feedback and added pictures; beside the gallery
+    folder: Path | None = None  # for feedback and added pictures; by default next to the gallery
     upload: int = 32 * 2**20  # bytes of a request
     pixels: int = 40_000_000  # of a picture
     pictures: int = 32  # of a request
     bulk: int = 1000  # pictures of a request that adds them one by one
-    uploads: int = 16  # requests with much in them that come in at once; more are sent away
-    connections: int = 128  # at once; more are told to come back
-    waiting: int = 32  # requests that wait for a worker; more are sent away
+    uploads: int = 16  # requests with much in them that come in at once; more are refused
+    connections: int = 128  # at once; more are refused
+    waiting: int = 32  # requests that wait for a worker; more are refused
     patience: float = 30.0  # seconds in which a request must have come in, and a part of a response gone out
     header: float = 10.0  # seconds in which the head of a request must have come in
 

@@ -1,4 +1,4 @@
-"""Slow work beside the event loop, in order, and never too much of it."""
+"""Slow work outside the event loop, in order, with a bounded queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """One thread and a queue with an end: whoever comes when it is full is sent away, not kept waiting."""
+    """One thread and a bounded queue: a request that comes when it is full is refused, not kept waiting."""
 
     def __init__(self, name: str, *, waiting: int):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -26,7 +26,7 @@ class Worker:
         self.pending = 0
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of the work, once its turn has come."""
+        """The result of the work."""
         return await asyncio.wrap_future(self._submit(work, *args, **kwargs))
 
     def soon(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -34,8 +34,13 @@ class Worker:
         if not self.pending:
             self._submit(work, *args, **kwargs).add_done_callback(_log)
 
+    @property
+    def full(self) -> bool:
+        """Whether a request that comes now is refused."""
+        return self.pending > self._waiting  # one is being worked on
+
     def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        if self.pending > self._waiting:  # one is being worked on
+        if self.full:
             raise RefusedError(503, "busy", got=f"{self.pending} requests that wait", fix="try again in a moment")
         self.pending += 1
         future = self._thread.submit(work, *args, **kwargs)

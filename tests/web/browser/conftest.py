@@ -1,4 +1,4 @@
-"""The window in a real browser: one server and one Chromium for all of these tests."""
+"""The web app in a real browser: one server and one Chromium for all of these tests."""
 
 import asyncio
 import shutil
@@ -24,8 +24,8 @@ Open = Callable[..., Page]
 
 
 @pytest.fixture(scope="session")
-def window(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a window on a gallery that these tests may change."""
+def web_app(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a web app on a gallery that these tests may change."""
     gallery = shutil.copytree(made / "gallery", tmp_path_factory.mktemp("browser") / "gallery")
     listener = socket.create_server(("127.0.0.1", 0))
     server = make_server(create_app(gallery), Settings())
@@ -56,42 +56,42 @@ def chromium() -> Iterator[tuple[Page, asyncio.AbstractEventLoop]]:
 
 
 @pytest.fixture
-def open_page(chromium: tuple[Page, asyncio.AbstractEventLoop], window: str) -> Iterator[Open]:
+def open_page(chromium: tuple[Page, asyncio.AbstractEventLoop], web_app: str) -> Iterator[Open]:
     """Opens a view anew. In the end, every request has stayed on this machine and no script has failed."""
     page, loop = chromium
     # Between tests the loop is set aside, or others in this process could not run theirs.
     asyncio.events._set_running_loop(loop)
     asked: list[str] = []
     failed: list[str] = []
-    heard = {
+    listeners = {
         "request": lambda request: asked.append(request.url),
         "pageerror": lambda error: failed.append(str(error)),
-        "console": lambda said: failed.append(said.text) if "Content Security" in said.text else None,
+        "console": lambda message: failed.append(message.text) if "Content Security" in message.text else None,
     }
-    for event, listener in heard.items():
+    for event, listener in listeners.items():
         page.on(event, listener)
 
     def opened(view: str = "search", *, width: int = 1280, scheme: str = "light") -> Page:
         page.goto("about:blank")  # another # alone would not load the page anew
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
-        page.goto(f"{window}#/{view}")
+        page.goto(f"{web_app}#/{view}")
         return page
 
     yield opened
     page.goto("about:blank")
-    for event, listener in heard.items():
+    for event, listener in listeners.items():
         page.remove_listener(event, listener)
     asyncio.events._set_running_loop(None)
-    local = (urlsplit(window).netloc, "")  # nothing for about:, data: and blob:
+    local = (urlsplit(web_app).netloc, "")  # nothing for about:, data: and blob:
     assert [url for url in asked if urlsplit(url).netloc not in local] == []
-    assert any(url.startswith(window) for url in asked)
+    assert any(url.startswith(web_app) for url in asked)
     assert failed == []
 
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory, made: Path) -> dict[str, Path]:
-    """A picture for each kind of answer, a second one that matches, and a file that is none."""
+    """A picture for each answer, a second one that matches, and a file that is none."""
     folder = tmp_path_factory.mktemp("pictures")
     for name, shade in (("unknown", 0), ("not_sure", 255)):
         Image.new("L", (8, 8), shade).save(folder / f"{name}.png")

@@ -24,8 +24,8 @@ def shown(open_page, view, pictures, **how):
     if view == "search":
         page.get_by_label(re.compile("Choose a picture")).set_input_files([pictures["match"], pictures["not_sure"]])
     if view == "compare":
-        for place in ("First", "Second"):
-            page.get_by_label(re.compile(place)).set_input_files(pictures["match"])
+        for which in ("First", "Second"):
+            page.get_by_label(re.compile(which)).set_input_files(pictures["match"])
     expect(page.locator(READY[view]).first).to_be_visible()
     return page
 

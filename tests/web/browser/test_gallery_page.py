@@ -10,14 +10,14 @@ def items(page):
     return page.locator(".items > li")
 
 
-def total(page, window, **query):
-    return page.request.get(f"{window}api/v1/items", params=query).json()["total"]
+def total(page, web_app, **query):
+    return page.request.get(f"{web_app}api/v1/items", params=query).json()["total"]
 
 
-def test_filters_are_in_the_address_so_reload_and_back_work(open_page, window):
+def test_filters_are_in_the_address_so_reload_and_back_work(open_page, web_app):
     page = open_page("gallery")
     expect(items(page)).to_have_count(60)
-    threes, label = total(page, window, label="3"), page.locator("select[name=label]")
+    threes, label = total(page, web_app, label="3"), page.locator("select[name=label]")
     label.focus()
     label.select_option("3")
     expect(items(page)).to_have_count(threes)
@@ -30,11 +30,11 @@ def test_filters_are_in_the_address_so_reload_and_back_work(open_page, window):
     expect(items(page)).to_have_count(60)
 
 
-def test_labels_are_filtered_by_what_a_neighbour_says(open_page, window):
+def test_labels_are_filtered_by_what_a_neighbour_says(open_page, web_app):
     page = open_page("gallery")
     ranges = {"likely": (0.9, 1), "open": (0.1, 0.9), "unlikely": (0, 0.1)}
     found = {
-        part: total(page, window, probability_from=low, probability_to=high) for part, (low, high) in ranges.items()
+        part: total(page, web_app, probability_from=low, probability_to=high) for part, (low, high) in ranges.items()
     }
     assert sum(found.values()) == 60 > max(found.values())
     for part, count in found.items():
@@ -75,10 +75,10 @@ def test_many_are_added_with_progress_and_a_bad_one_stops_nothing(open_page, tmp
         expect(items(page)).to_have_count(left)
 
 
-def test_duplicates_and_wrong_labels_are_shown_as_the_server_finds_them(open_page, window):
+def test_duplicates_and_wrong_labels_are_shown_as_the_server_finds_them(open_page, web_app):
     page = open_page("gallery?look=suspects")
     expect(page.get_by_role("heading", name="Labels that the neighbours contradict", exact=True)).to_be_visible()
-    found = page.request.get(f"{window}api/v1/suspects?limit=40").json()
+    found = page.request.get(f"{web_app}api/v1/suspects?limit=40").json()
     wrong, twins = page.locator(".suspects").first, page.locator(".suspects").last
     assert found["label_errors"]  # nobody has trained this network
     expect(wrong.get_by_role("listitem")).to_have_count(len(found["label_errors"]))

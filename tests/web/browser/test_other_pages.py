@@ -77,15 +77,15 @@ def test_an_item_of_the_map_is_shown_where_the_mouse_is(open_page):
     expect(page.locator(".hint")).to_contain_text("uncertainty")
 
 
-def test_quality_tells_the_promise_the_cost_of_errors_and_strangers(open_page, window):
+def test_quality_shows_the_promise_the_cost_of_errors_and_unknown_detection(open_page, web_app):
     page = open_page("quality")
     expect(page.get_by_text("At most 5.0 % of the answers are wrong")).to_be_visible()
-    slider, told = page.get_by_role("slider"), page.locator("output")
+    slider, result = page.get_by_role("slider"), page.locator("output")
     slider.fill("0")
-    expect(told).to_have_text("No bin of the held-out queries was that good.")
+    expect(result).to_have_text("No bin of the held-out queries was that good.")
     slider.press("End")
-    expect(told).to_contain_text("100 % of the queries get an answer")
-    roc = page.request.get(f"{window}api/v1/quality").json()["unknown_roc"]
+    expect(result).to_contain_text("100 % of the queries get an answer")
+    roc = page.request.get(f"{web_app}api/v1/quality").json()["unknown_roc"]
     curve = page.get_by_role("img", name=re.compile("ROC of unknown detection"))
     expect(curve).to_have_attribute("aria-label", re.compile(f"{100 * roc['auroc']:.1f}"))
     expect(page.get_by_role("img", name=re.compile("^Reliability"))).to_be_visible()

@@ -36,7 +36,7 @@ def test_an_upload_is_answered_in_words_with_the_reason(open_page, pictures, kin
         expect(answer.get_by_text(why)).to_be_visible()
     expect(answer.get_by_role("listitem")).to_have_count(8)
     expect(answer.get_by_role("img", name=re.compile("Uncertainty of the picture"))).to_be_visible()
-    expect(page.get_by_role("status").filter(has_text=words)).to_have_count(1)  # said to those who listen
+    expect(page.get_by_role("status").filter(has_text=words)).to_have_count(1)  # for screen readers
 
 
 def test_an_uncertainty_is_split_into_picture_and_model(open_page, pictures):
@@ -46,9 +46,9 @@ def test_an_uncertainty_is_split_into_picture_and_model(open_page, pictures):
         page.get_by_role("slider", name="Blur").fill("1")
     split = asked.value.json()["results"][0]["split"]
     share = 100 * split["picture"] / (split["picture"] + split["model"])
-    told = page.locator(".answer figcaption")
-    expect(told).to_contain_text(f"{share:.1f}\u00a0% is about the picture: another one may help.")
-    expect(told).to_contain_text(f"{100 - share:.1f}\u00a0% is about the model: it may learn from more like it.")
+    caption = page.locator(".answer figcaption")
+    expect(caption).to_contain_text(f"{share:.1f}\u00a0% is about the picture: another one may help.")
+    expect(caption).to_contain_text(f"{100 - share:.1f}\u00a0% is about the model: it may learn from more like it.")
 
 
 def test_too_many_are_not_sent(open_page, pictures):
@@ -85,7 +85,7 @@ def test_a_picture_can_be_dropped(open_page, pictures):
     expect(page.locator(".drop")).to_have_class(re.compile("over"))
     page.dispatch_event(".drop", "drop", {"dataTransfer": carried})
     expect(page.get_by_role("article", name="dropped.png")).to_be_visible()
-    page.dispatch_event("h1", "drop", {"dataTransfer": carried})  # beside the place: the page stays
+    page.dispatch_event("h1", "drop", {"dataTransfer": carried})  # elsewhere: the page stays
     expect(page.get_by_role("heading", name="What is this?", exact=True)).to_be_visible()
 
 
@@ -102,7 +102,7 @@ def test_a_picture_can_be_pasted(open_page, pictures):
 def test_certainty_changes_as_a_slider_moves_and_comes_back(open_page, pictures, harm):
     page = open_page()
     choose(page, pictures["match"])
-    chance = page.locator(".chances dd").first
+    chance = page.locator(".probabilities dd").first
     slider = page.get_by_role("slider", name=harm)
     before = chance.inner_text()
     slider.fill("5")
@@ -112,18 +112,18 @@ def test_certainty_changes_as_a_slider_moves_and_comes_back(open_page, pictures,
     expect(chance).to_have_text(before)
 
 
-def test_a_crop_is_what_the_server_looks_at_and_does_not_count(open_page, pictures, window):
+def test_a_crop_is_what_the_server_looks_at_and_does_not_count(open_page, pictures, web_app):
     page = open_page()
     choose(page, pictures["match"])
     shown = page.get_by_role("img", name=re.compile("The picture that was looked at"))
     expect(shown).to_have_js_property("naturalWidth", 8)
-    seen = page.request.get(f"{window}api/v1/quality").json()["drift"]["seen"]
+    seen = page.request.get(f"{web_app}api/v1/quality").json()["drift"]["seen"]
     page.get_by_role("slider", name="Crop").fill("5")
     expect(shown).to_have_js_property("naturalWidth", 4)
-    assert page.request.get(f"{window}api/v1/quality").json()["drift"]["seen"] == seen > 0
+    assert page.request.get(f"{web_app}api/v1/quality").json()["drift"]["seen"] == seen > 0
 
 
-def test_a_verdict_is_kept(open_page, pictures, window):
+def test_a_verdict_is_kept(open_page, pictures, web_app):
     page = open_page()
     choose(page, pictures["match"])
     row = page.get_by_role("group", name=re.compile("Is it the same")).first
@@ -131,7 +131,7 @@ def test_a_verdict_is_kept(open_page, pictures, window):
     expect(row.get_by_role("button", name=re.compile("^Yes"))).to_have_attribute("aria-pressed", "true")
     row.get_by_role("button", name=re.compile("^No")).click()
     expect(row.get_by_role("button", name=re.compile("^Yes"))).to_have_attribute("aria-pressed", "false")
-    pairs = page.request.get(f"{window}api/v1/feedback").json()["pairs"]
+    pairs = page.request.get(f"{web_app}api/v1/feedback").json()["pairs"]
     assert [pair["same"] for pair in pairs[-2:]] == [True, False]
     with page.expect_download() as table:
         page.get_by_role("link", name="download them as pairs").click()

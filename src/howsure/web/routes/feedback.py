@@ -1,4 +1,4 @@
-"""What people say about matches."""
+"""Feedback on matches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from fastapi import APIRouter, Response
 
-from howsure.web.problems import RefusedError
 from howsure.web.schemas import Feedback, FeedbackPairs, Pair
 from howsure.web.service import Served
 from howsure.web.state import State
@@ -15,9 +14,9 @@ router = APIRouter(tags=["feedback"])
 
 
 @router.post("/feedback", status_code=201)
-async def give(served: Served, said: Feedback) -> Pair:
+async def give(served: Served, feedback: Feedback) -> Pair:
     """Say that a query and an item show the same, or that they do not. On disk when the reply comes."""
-    return await served.lookups.run(_give, served.state, said)
+    return await served.lookups.run(_give, served.state, feedback)
 
 
 @router.get("/feedback")
@@ -39,16 +38,15 @@ async def export(served: Served) -> Response:
     )
 
 
-def _give(state: State, said: Feedback) -> Pair:
-    if said.item not in state.index:
-        raise RefusedError(404, f"item {said.item[:60]!r}", expected="an item of the gallery", got="none")
+def _give(state: State, feedback: Feedback) -> Pair:
+    state.require([feedback.item])
     pair = Pair(
-        query=said.query,
+        query=feedback.query,
         picture=None,
-        item=said.item,
-        item_label=state.index.labels([said.item])[0],
-        same=said.same,
-        label=said.label,
+        item=feedback.item,
+        item_label=state.index.labels([feedback.item])[0],
+        same=feedback.same,
+        label=feedback.label,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return state.feedback.add(pair, state.recent.get(said.query))
+    return state.feedback.add(pair, state.recent.get(feedback.query))

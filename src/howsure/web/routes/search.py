@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
-import numpy as np
 import torch
 from fastapi import APIRouter, File, Form, Response, UploadFile
 
 from howsure.compare import rms_distance
-from howsure.decide import Finding, verify_pair
+from howsure.decide import Finding
 from howsure.embeddings import Embedding, cat
-from howsure.errors import HowsureError, InputError, ModelError
-from howsure.match import match_probability
+from howsure.errors import HowsureError, InputError
 from howsure.web.pictures import Picture, data_url, degraded
-from howsure.web.replies import as_json
 from howsure.web.schemas import Bell, Match, Precomputed, Result, SearchReply, Split, VerifyReply
 from howsure.web.sentences import about_pair, about_query
 from howsure.web.service import Served, Service
@@ -42,7 +39,7 @@ async def search(
     trial: Annotated[bool, Form(description="Made worse by whoever asks: not counted where drift is watched.")] = False,
 ) -> Response:
     """What in the gallery is this, if anything? Pictures can be made worse on purpose, to see certainty fall."""
-    uploads = await served.read(pictures)
+    uploads = await served.read(pictures, most=served.settings.pictures)
     severities = {"blur": blur, "occlusion": occlusion, "noise": noise}
     # What is made worse on purpose says nothing about the queries that come in.
     counted = not trial and not any(severities.values())
@@ -53,7 +50,7 @@ async def search(
 
 @router.post("/search/precomputed", response_model=SearchReply)
 async def search_precomputed(served: Served, asked: Precomputed) -> Response:
-    """The same for queries that need no network: items of the gallery, or beliefs that you bring."""
+    """The same for queries that need no network: items of the gallery, or embeddings that you bring."""
     return _counted(served, await served.questions.ask(asked))
 
 
@@ -64,7 +61,7 @@ async def verify(
     b: Annotated[UploadFile, File(description="Another picture.")],
 ) -> VerifyReply:
     """Do two pictures show the same thing? The probability is for a world where half of all pairs do."""
-    uploads = await served.read([a, b])
+    uploads = await served.read([a, b], most=2)
     reply = await served.pictures.run(_verify, served, uploads)
     served.counters.pictures += 2
     return reply
@@ -75,77 +72,51 @@ def _search_pictures(
 ) -> SearchReply:
     state = served.state
     pictures = [Picture(one.name, degraded(one.image, severities)) for one in served.decode(uploads)]
-    belief, model = state.encode_split(pictures)
-    findings = state.ask(belief, k)
+    query, model = state.gallery.embedder.encode_split([one.image for one in pictures])
+    findings = state.gallery.ask(query, k, watch=False)
     shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
-    drifted = state.watch(findings) if counted else None
-    return _reply(state.last_view(), _splits(belief, model), findings, shown, drifted=drifted)
+    drifted = state.gallery.watch(findings) if counted else None
+    return _reply(state.last_view(), _splits(query, model), findings, shown, drifted=drifted)
 
 
-def answer_all(state: State, asked: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:
+def answer_all(state: State, questions: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:
     """Precomputed questions, searched together; each gets what it would get alone."""
     replies: dict[int, SearchReply | HowsureError] = {}
-    kinds: dict[tuple[str, ...] | None, list[int]] = {}
-    for place, one in enumerate(asked):
-        kinds.setdefault(None if one.fields is None else tuple(one.fields), []).append(place)
-    for places in kinds.values():
-        beliefs = dict(zip(places, _beliefs(state, [asked[place] for place in places]), strict=True))
-        good = {place: belief for place, belief in beliefs.items() if not isinstance(belief, HowsureError)}
-        replies |= {place: wrong for place, wrong in beliefs.items() if isinstance(wrong, HowsureError)}
-        if good:
-            replies |= _answers(state, asked, good)
-    return [replies[place] for place in range(len(asked))]
-
-
-def _answers(
-    state: State, asked: Sequence[Precomputed], good: dict[int, Embedding]
-) -> dict[int, SearchReply | HowsureError]:
-    try:
-        findings = iter(state.ask(cat([*good.values()]), max(asked[place].k for place in good)))
-    except HowsureError as error:
-        if len(good) == 1:
-            return dict.fromkeys(good, error)
-        # It is about one of them; the others are answered without it.
-        alone = [_answers(state, asked, {place: belief}) for place, belief in good.items()]
-        return {place: reply for replies in alone for place, reply in replies.items()}
-    view = state.last_view()
-    replies: dict[int, SearchReply | HowsureError] = {}
-    for place, belief in good.items():
-        names = asked[place].ids or [f"query {row + 1}" for row in range(len(belief))]
-        mine = [replace(one, matches=one.matches[: asked[place].k]) for one in islice(findings, len(belief))]
-        splits = _splits(belief, state.embedder.model_part(belief))
-        replies[place] = _reply(view, splits, mine, [(name, None, None) for name in names], drifted=None)
-    return replies
-
-
-def _beliefs(state: State, asked: Sequence[Precomputed]) -> list[Embedding | HowsureError]:
-    """The beliefs of each question, or what is wrong with it: made all at once, and one by one where that fails."""
-    try:
-        counts = [_count(one) for one in asked]
-        if asked[0].ids is not None:
-            belief = state.known([name for one in asked for name in one.ids or ()])
+    groups: dict[Hashable, dict[int, Embedding]] = {}  # those that can be joined, by the shape of their fields
+    for number, question in enumerate(questions):
+        try:
+            query = _query(state, question)
+        except HowsureError as error:
+            replies[number] = error
         else:
-            names = asked[0].fields or {}
-            belief = state.given({name: [row for one in asked for row in (one.fields or {})[name]] for name in names})
-    except HowsureError as error:
-        return [error] if len(asked) == 1 else [belief for one in asked for belief in _beliefs(state, [one])]
-    ends = np.cumsum(counts).tolist()
-    return [belief[end - count : end] for count, end in zip(counts, ends, strict=True)]
+            shape = tuple((tensor.shape[1:], tensor.dtype) for tensor in query.tensors().values())
+            groups.setdefault(shape, {})[number] = query
+    for group in groups.values():
+        findings = iter(state.gallery.ask(cat([*group.values()]), max(questions[n].k for n in group), watch=False))
+        for number, query in group.items():
+            asked = questions[number]
+            names = asked.ids or [f"query {row + 1}" for row in range(len(query))]
+            own = [replace(one, matches=one.matches[: asked.k]) for one in islice(findings, len(query))]
+            splits = _splits(query, state.gallery.embedder.model_part(query))
+            shown = [(name, None, None) for name in names]
+            replies[number] = _reply(state.last_view(), splits, own, shown, drifted=None)
+    return [replies[number] for number in range(len(questions))]
 
 
-def _count(asked: Precomputed) -> int:
-    """How many queries a question brings."""
+def _query(state: State, asked: Precomputed) -> Embedding:
+    """The queries of a question, between 1 and `MOST`."""
     if (asked.ids is None) == (asked.fields is None):
         raise InputError("query", expected="ids or fields", got="both" if asked.ids is not None else "neither")
-    counts = {len(asked.ids)} if asked.ids is not None else {len(rows) for rows in (asked.fields or {}).values()}
+    what = "fields" if asked.ids is None else "ids"
+    counts = {len(rows) for rows in ([asked.ids] if asked.ids is not None else (asked.fields or {}).values())}
     if len(counts) > 1:
         raise InputError(
             "fields", expected="rows of one length, as many in each field", got=" and ".join(map(str, sorted(counts)))
         )
-    count, what = max(counts, default=0), "fields" if asked.ids is None else "ids"
+    count = max(counts, default=0)
     if not 0 < count <= MOST:
         raise InputError(what, expected=f"at least one, at most {MOST}", got=str(count) if count else "none")
-    return count
+    return state.embedding_of(asked.ids) if asked.ids is not None else state.embedding_from(asked.fields or {})
 
 
 def _reply(
@@ -174,42 +145,39 @@ def _reply(
     return SearchReply(results=results, drifted=drifted)
 
 
-def _splits(belief: Embedding, model: torch.Tensor | None) -> list[Split | None]:
-    """The part of the model and what it leaves; None where nobody can tell, or there is nothing to share out."""
+def _splits(query: Embedding, model: torch.Tensor | None) -> list[Split | None]:
+    """The part of the model and the rest; None where the method cannot tell, or the uncertainty is 0."""
     if model is None:
-        return [None] * len(belief)
-    whole = belief.uncertainty
-    parts = zip(whole.tolist(), (whole - model).clamp_min(0).tolist(), model.tolist(), strict=True)
-    return [Split(picture=own, model=part) if total else None for total, own, part in parts]
+        return [None] * len(query)
+    total = query.uncertainty
+    parts = zip(total.tolist(), (total - model).clamp_min(0).tolist(), model.tolist(), strict=True)
+    return [Split(picture=own, model=part) if whole else None for whole, own, part in parts]
 
 
 def _verify(served: Service, uploads: Sequence[tuple[str, bytes]]) -> VerifyReply:
-    state = served.state
-    matcher = state.policy.matcher if state.policy else state.gallery.matcher
-    if matcher is None:
-        raise ModelError("this model cannot tell probabilities yet", fix="run howsure calibrate")
-    pictures = served.decode(uploads)
-    belief = state.encode(pictures)
-    probability = float(match_probability(matcher.at(0.5), belief[0], belief[1], paired=True))
+    gallery, pictures = served.state.gallery, served.decode(uploads)
+    embedding = gallery.embed([one.image for one in pictures])
+    (answer,) = gallery.verify(embedding[0], embedding[1])
     return VerifyReply(
-        answer=about_pair(verify_pair(probability, state.policy)),
-        probability=probability,
-        distance=float(rms_distance(belief[0], belief[1], paired=True)),
-        uncertainty=belief.uncertainty.tolist(),
+        answer=about_pair(answer),
+        probability=answer.probability or 0.0,
+        distance=float(rms_distance(embedding[0], embedding[1], paired=True)),
+        uncertainty=embedding.uncertainty.tolist(),
         pictures=[data_url(one.image) for one in pictures],
-        bells=_bells(belief),
+        bells=_bells(embedding),
     )
 
 
-def _bells(belief: Embedding) -> list[Bell]:
-    """Both beliefs along the line through their means; where these are one, along the first axis."""
-    mean, variance = belief.mean.double(), belief.variance.double()
+def _bells(embedding: Embedding) -> list[Bell]:
+    """Both embeddings along the line through their means; where these are one, along the first axis."""
+    mean, variance = embedding.mean.double(), embedding.variance.double()
     gap = float((mean[1] - mean[0]).norm())
     line = (mean[1] - mean[0]) / gap if gap else torch.eye(mean.shape[1], dtype=mean.dtype)[0]
-    spread = (variance * line.square()).sum(1).sqrt().tolist()
-    return [Bell(at=0.0, spread=spread[0]), Bell(at=gap, spread=spread[1])]
+    deviation = (variance * line.square()).sum(1).sqrt().tolist()
+    return [Bell(at=0.0, spread=deviation[0]), Bell(at=gap, spread=deviation[1])]
 
 
 def _counted(served: Service, reply: SearchReply) -> Response:
     served.counters.answers.update(result.answer.kind for result in reply.results)
-    return as_json(reply)
+    # Checked when it was made; to let FastAPI do it again would take longer than most searches.
+    return Response(reply.model_dump_json(), media_type="application/json")

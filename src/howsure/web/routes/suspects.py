@@ -23,7 +23,7 @@ LOOKED_AT = 2_000  # pictures of one identity, the surest: all pairs of them are
 
 @router.get("/suspects")
 async def suspects(
-    served: Served, limit: Annotated[int, Query(ge=1, le=500, description="At most so many of each kind.")] = 50
+    served: Served, limit: Annotated[int, Query(ge=1, le=500, description="At most so many of each.")] = 50
 ) -> Suspects:
     """Pictures that are there twice, and labels that the neighbours contradict, the surest first.
 
@@ -46,15 +46,15 @@ def _suspects(state: State, limit: int) -> Suspects:
     view = state.view()
     if len(view.ids) < 2:
         return Suspects(duplicates=[], label_errors=[])
-    around, link = state.comparisons.neighbours(view), state.gallery.matcher
+    around, matcher = state.neighbours(view), state.gallery.matcher
     names = codes_of(view.labels)[1]
     twins = around.twins()[:limit]
     far = torch.tensor([distance for _, _, distance in twins], dtype=torch.float64)
-    told = link.probability(far).tolist() if link else [None] * len(twins)
-    wrong = around.label_errors(link)[:limit] if link else []
+    same = matcher.probability(far).tolist() if matcher else [None] * len(twins)
+    wrong = around.label_errors(matcher)[:limit] if matcher else []
     return Suspects(
         duplicates=[
-            Twins(a=view.ids[a], b=view.ids[b], probability=p) for (a, b, _), p in zip(twins, told, strict=True)
+            Twins(a=view.ids[a], b=view.ids[b], probability=p) for (a, b, _), p in zip(twins, same, strict=True)
         ],
         label_errors=[
             LabelError(id=view.ids[row], label=str(view.labels[row]), suggested=names[code], probability=p)
@@ -66,16 +66,16 @@ def _suspects(state: State, limit: int) -> Suspects:
 def _best(state: State, label: str, count: int) -> Best:
     view = state.view()
     rows = np.array([row for row, name in enumerate(view.labels) if name == label], int)
-    if view.belief is None or not len(rows):
+    if view.embedding is None or not len(rows):
         raise RefusedError(404, f"label {label[:60]!r}", expected="a label of the gallery", got="none")
     surest = np.sort(rows[np.argsort(view.uncertainty[rows], kind="stable")[:LOOKED_AT]])
-    belief = view.belief[surest].to("cpu", torch.float64)
-    chosen = best_pictures(belief, [label] * len(surest), count)
-    stands_for = np.bincount(rms_distance(belief, belief[chosen]).argmin(1).numpy(), minlength=len(chosen))
+    embedding = view.embedding[surest].to("cpu", torch.float64)
+    chosen = best_pictures(embedding, [label] * len(surest), count)
+    stands_for = np.bincount(rms_distance(embedding, embedding[chosen]).argmin(1).numpy(), minlength=len(chosen))
     order = np.argsort(-stands_for, kind="stable")
     return Best(
-        ids=[view.ids[surest[chosen[place]]] for place in order],
-        why=[_why(int(stands_for[place]), len(surest)) for place in order],
+        ids=[view.ids[surest[chosen[row]]] for row in order],
+        why=[_why(int(stands_for[row]), len(surest)) for row in order],
     )
 
 

@@ -1,66 +1,66 @@
-// Adding pictures, few or many, with a word about each as it reaches the disk.
+// Adding pictures, few or many, with progress as each reaches the disk.
 
 import * as api from "./api.js";
-import { announce, h } from "./dom.js";
-import { megabytes, picturePlace, sizeOf } from "./pictures.js";
+import { announce, h, messageOf } from "./dom.js";
+import { megabytes, pictureInput, sizeOf } from "./pictures.js";
 
 /** @param {() => void} changed */
 export function addForm(changed) {
   const label = h("input", { name: "new-label", maxlength: 256, placeholder: "what they show" });
   const progress = h("progress", { "aria-label": "Pictures that were added" });
-  const told = h("p", {});
+  const status = h("p", {});
   const refused = h("ul", { class: "problem" });
-  const state = h("div", { hidden: true }, progress, told, refused);
+  const state = h("div", { hidden: true }, progress, status, refused);
 
   /** @param {Blob[]} pictures */
   async function add(pictures) {
     let [done, added] = [0, 0];
-    const tell = () => {
+    const update = () => {
       progress.value = done;
-      told.textContent = `${done} of ${pictures.length}, ${added} added`;
+      status.textContent = `${done} of ${pictures.length}, ${added} added`;
     };
     progress.max = pictures.length;
     refused.replaceChildren();
     state.hidden = false;
-    tell();
+    update();
     try {
       const limits = await api.gallery();
       const fit = pictures.filter((picture) => sizeOf(picture) <= limits.upload);
       for (const picture of pictures) if (!fit.includes(picture)) refused.append(h("li", {}, tooLarge(picture, limits)));
       done = pictures.length - fit.length;
-      tell();
+      update();
       for (const part of parts(fit, limits)) {
         await api.addAll(part, label.value.trim(), (step) => {
           done += 1;
           if (step.problem) refused.append(h("li", {}, step.problem));
           else added += 1;
-          tell();
+          update();
         });
       }
-      told.textContent = `Added ${added} of ${pictures.length}. They are on disk.`;
+      status.textContent = `Added ${added} of ${pictures.length}. They are on disk.`;
     } catch (error) {
-      told.textContent = `Added ${added} of ${pictures.length}, then it stopped.`;
-      refused.append(h("li", {}, error instanceof Error ? error.message : String(error)));
+      status.textContent = `Added ${added} of ${pictures.length}, then it stopped.`;
+      refused.append(h("li", {}, messageOf(error)));
     }
-    announce(told.textContent);
+    announce(status.textContent);
     if (!added) return;
     window.dispatchEvent(new Event("gallery-changed"));
     changed();
   }
 
-  const chosen = picturePlace({
+  const chosen = pictureInput({
     label: "Choose pictures",
     hint: "or drop them here. Only their pixels are kept.",
     take: (pictures) => void add(pictures),
   });
   const limit = h("p", { class: "soft" });
-  const tellLimit = async () => {
+  const showLimit = async () => {
     const { bulk, upload } = await api.gallery();
     limit.textContent = `${bulk.toLocaleString("en")} pictures or ${megabytes(upload)} go at once; what is more goes after them.`;
   };
   const form = h("details", { class: "panel" }, h("summary", {}, "Add pictures"), h("label", {}, "Label", label));
   form.append(chosen.element, limit, state);
-  form.addEventListener("toggle", () => void tellLimit().catch(() => {})); // add() tells the same problem
+  form.addEventListener("toggle", () => void showLimit().catch(() => {})); // add() shows the same problem
   return form;
 }
 

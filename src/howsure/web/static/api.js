@@ -27,7 +27,7 @@
 /** @typedef {{done: number, total: number, id?: string, problem?: string}} Step */
 /** @typedef {{blur: number, occlusion: number, noise: number}} Harm */
 
-/** What the server refused, in its words. */
+/** What the server refused, and why. */
 export class ProblemError extends Error {
   /**
    * @param {number} status
@@ -59,8 +59,8 @@ async function send(method, path, options = {}) {
     throw new ProblemError(0, "The server does not answer. Is howsure serve still running?");
   }
   if (!response.ok) {
-    const told = await response.json().catch(() => null);
-    throw new ProblemError(response.status, told?.detail ?? `The server answered ${response.status}.`);
+    const problem = await response.json().catch(() => null);
+    throw new ProblemError(response.status, problem?.detail ?? `The server answered ${response.status}.`);
   }
   return response;
 }
@@ -91,13 +91,13 @@ export const plane = () => ask("GET", "map");
 /**
  * @param {Blob[]} pictures
  * @param {Harm} harm
- * @param {{trial: boolean, signal: AbortSignal}} how a trial says nothing about the pictures that come in
+ * @param {{trial: boolean, signal: AbortSignal}} how a trial is not counted where drift is watched
  * @returns {Promise<SearchReply>}
  */
 export function search(pictures, harm, { trial, signal }) {
   const form = new FormData();
   for (const picture of pictures) form.append("pictures", picture, nameOf(picture));
-  for (const [kind, severity] of Object.entries(harm)) form.append(kind, String(severity));
+  for (const [name, severity] of Object.entries(harm)) form.append(name, String(severity));
   form.append("k", "8");
   form.append("trial", String(trial));
   return ask("POST", "search", { body: form, signal });
@@ -124,17 +124,17 @@ export function verify(a, b, signal) {
 export const items = (query, signal) => ask("GET", `items?${new URLSearchParams(query)}`, { signal });
 
 /**
- * Add pictures, and hear of each as soon as it is on disk, or why it is not.
+ * Add pictures; `onStep` is called as soon as each is on disk, or cannot be.
  * @param {Blob[]} pictures
  * @param {string} label
- * @param {(step: Step) => void} told
+ * @param {(step: Step) => void} onStep
  */
-export async function addAll(pictures, label, told) {
+export async function addAll(pictures, label, onStep) {
   const form = new FormData();
   for (const picture of pictures) form.append("pictures", picture, nameOf(picture));
   if (label) form.append("label", label);
   const response = await send("POST", "items/bulk", { body: form });
-  await eachLine(response, (line) => told(JSON.parse(line)));
+  await eachLine(response, (line) => onStep(JSON.parse(line)));
 }
 
 /**
@@ -185,15 +185,15 @@ function nameOf(picture) {
 /**
  * Lines as they come in, not when all of them have.
  * @param {Response} response
- * @param {(line: string) => void} told
+ * @param {(line: string) => void} onLine
  */
-async function eachLine(response, told) {
+async function eachLine(response, onLine) {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
     const lines = (rest + part.value).split("\n");
     rest = lines.pop() ?? "";
-    for (const line of lines) if (line) told(line);
+    for (const line of lines) if (line) onLine(line);
   }
-  if (rest) told(rest);
+  if (rest) onLine(rest);
 }

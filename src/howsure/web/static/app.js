@@ -1,7 +1,7 @@
 // Which view is shown: the part of the address after #, so that reload and the back button work.
 
 import * as api from "./api.js";
-import { announce, byId, h } from "./dom.js";
+import { announce, byId, h, messageOf } from "./dom.js";
 import { compareView } from "./compare.js";
 import { galleryView } from "./gallery.js";
 import { mapView } from "./map.js";
@@ -9,8 +9,8 @@ import { qualityView } from "./quality.js";
 import { searchView } from "./search.js";
 
 /**
- * A view fills a place from the words after `?`; what it returns is called when another takes its place.
- * @typedef {(place: HTMLElement, query: URLSearchParams) => (() => void) | void} View
+ * A view fills an element, by the query after `?` of the address; what it returns is called when the view is left.
+ * @typedef {(root: HTMLElement, query: URLSearchParams) => (() => void) | void} View
  */
 
 /** @type {Record<string, {title: string, view: View}>} */
@@ -27,9 +27,9 @@ let shown = "";
 
 /** @returns {{name: string, query: URLSearchParams}} */
 function route() {
-  const [path, words] = location.hash.replace(/^#\/?/, "").split("?");
+  const [path, search] = location.hash.replace(/^#\/?/, "").split("?");
   const name = path && Object.hasOwn(VIEWS, path) ? path : "search";
-  return { name, query: new URLSearchParams(words ?? "") };
+  return { name, query: new URLSearchParams(search ?? "") };
 }
 
 function show() {
@@ -56,16 +56,16 @@ function show() {
 
 /**
  * How to find what has the focus once the view is filled anew; null if that is elsewhere.
- * @param {HTMLElement} place
+ * @param {HTMLElement} root
  */
-function focusIn(place) {
+function focusIn(root) {
   const element = document.activeElement;
-  if (!element || element === place || !place.contains(element)) return null;
+  if (!element || element === root || !root.contains(element)) return null;
   if (element.id) return `#${element.id}`;
   return element.getAttribute("name") ? `[name="${element.getAttribute("name")}"]` : "main";
 }
 
-async function tellAbout() {
+async function showAbout() {
   const found = await api.gallery();
   const count = `${found.items.toLocaleString("en")} item${found.items === 1 ? "" : "s"}`;
   byId("about").textContent = `${found.name} · ${count}${found.calibrated ? "" : " · not calibrated"}`;
@@ -82,10 +82,9 @@ async function useToken() {
   await api.begin(token);
 }
 
-/** @param {string} told */
-function askForToken(told) {
+function askForToken() {
   const input = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true });
-  const problem = h("p", { class: "problem", role: "alert" }, told);
+  const problem = h("p", { class: "problem", role: "alert" });
   const form = h("form", { class: "panel" }, h("label", {}, "Token", input), h("button", {}, "Open"), problem);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -93,26 +92,26 @@ function askForToken(told) {
       await api.begin(input.value);
       await start();
     } catch (error) {
-      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.textContent = messageOf(error);
     }
   });
-  byId("main").replaceChildren(h("h1", {}, "This window needs a token"), form);
+  byId("main").replaceChildren(h("h1", {}, "This server needs a token"), form);
   input.focus();
 }
 
 async function start() {
   try {
     await useToken();
-    await tellAbout();
+    await showAbout();
   } catch (error) {
     if (error instanceof api.ProblemError && error.status === 401) {
-      askForToken("");
+      askForToken();
       return;
     }
-    byId("about").textContent = error instanceof Error ? error.message : String(error);
+    byId("about").textContent = messageOf(error);
   }
   window.addEventListener("hashchange", show);
-  window.addEventListener("gallery-changed", () => void tellAbout());
+  window.addEventListener("gallery-changed", () => void showAbout());
   show();
 }
 

@@ -1,14 +1,14 @@
 // The pictures by which an identity is known best: keep these when not all can be kept.
 
 import * as api from "./api.js";
-import { h, patient, picture } from "./dom.js";
+import { h, messageOf, patient, picture } from "./dom.js";
 
-const USUAL = 5;
+const COUNT = 5;
 
 /** @type {import("./app.js").View} */
-export function bestView(place, query) {
+export function bestView(root, query) {
   const label = h("select", { name: "label" });
-  const count = h("input", { name: "count", type: "number", min: 1, max: 50, value: Number(query.get("count")) || USUAL });
+  const count = h("input", { name: "count", type: "number", min: 1, max: 50, value: Number(query.get("count")) || COUNT });
   const problem = h("p", { class: "problem", role: "alert" });
   const list = h("ol", { class: "items" });
   let running = new AbortController();
@@ -18,14 +18,14 @@ export function bestView(place, query) {
     running.abort();
     running = new AbortController();
     const mine = running;
-    const words = new URLSearchParams({ look: "best", label: label.value, count: count.value });
-    history.replaceState(null, "", `#/gallery?${words}`);
+    const fields = new URLSearchParams({ look: "best", label: label.value, count: count.value });
+    history.replaceState(null, "", `#/gallery?${fields}`);
     try {
       const { ids, why } = await api.best(label.value, Number(count.value), mine.signal);
       problem.textContent = "";
       list.replaceChildren(...ids.map((id, i) => card(id, why[i] ?? "")));
     } catch (error) {
-      if (!mine.signal.aborted) problem.textContent = error instanceof Error ? error.message : String(error);
+      if (!mine.signal.aborted) problem.textContent = messageOf(error);
     }
   }
 
@@ -39,7 +39,7 @@ export function bestView(place, query) {
 
   label.addEventListener("change", () => void look());
   count.addEventListener("input", patient(() => void look(), 250));
-  place.append(
+  root.append(
     h("div", { class: "filters" }, h("label", {}, "Label", label), h("label", {}, "How many", count)),
     problem,
     list,

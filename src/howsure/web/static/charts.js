@@ -5,12 +5,12 @@ import { digits, h, percent, s } from "./dom.js";
 /** @typedef {import("./api.js").Histogram} Histogram */
 
 /**
- * A probability as a bar; the number stands beside it, so the bar is silent.
+ * A probability as a bar, hidden from screen readers: the number is next to it.
  * @param {number} p
- * @param {string} [kind]
+ * @param {string} [className]
  */
-export function bar(p, kind = "") {
-  const whole = { viewBox: "0 0 100 6", preserveAspectRatio: "none", class: `bar ${kind}`, "aria-hidden": "true" };
+export function bar(p, className = "") {
+  const whole = { viewBox: "0 0 100 6", preserveAspectRatio: "none", class: `bar ${className}`, "aria-hidden": "true" };
   return s(
     "svg",
     whole,
@@ -20,7 +20,7 @@ export function bar(p, kind = "") {
 }
 
 /**
- * How much of an uncertainty is about the picture, and how much about the model, as a bar and in words.
+ * How much of an uncertainty is due to the picture (aleatoric) and how much to the model (epistemic).
  * @param {import("./api.js").Split} split
  */
 function splitBar({ picture, model }) {
@@ -45,9 +45,9 @@ function splitBar({ picture, model }) {
 /**
  * Where a query's uncertainty lies among those of the gallery, and what it is about where the method can tell.
  * @param {Histogram} histogram
- * @param {{now: number, before: number | null, usual: number | null, rank: number | null, split: import("./api.js").Split | null}} query
+ * @param {{now: number, before: number | null, reference: number | null, rank: number | null, split: import("./api.js").Split | null}} query
  */
-export function uncertaintyStrip(histogram, { now, before, usual, rank, split }) {
+export function uncertaintyStrip(histogram, { now, before, reference, rank, split }) {
   const [width, height, foot] = [420, 84, 16];
   const edges = histogram.edges;
   const low = Math.min(edges[0] ?? 0, now, before ?? now);
@@ -68,7 +68,7 @@ export function uncertaintyStrip(histogram, { now, before, usual, rank, split })
   const share = rank === null ? "" : `, more than ${percent(rank)} of the gallery`;
   const label = `Uncertainty of the picture: ${digits(now)}${share}`;
   const marks = [
-    usual !== null && usual < high && s("line", { class: "usual", x1: x(usual), x2: x(usual), y1: 14, y2: height - foot }),
+    reference !== null && reference < high && s("line", { class: "reference", x1: x(reference), x2: x(reference), y1: 14, y2: height - foot }),
     before !== null && s("circle", { class: "before", cx: x(before), cy: 9, r: 4 }),
     s("line", { class: "now", x1: x(now), x2: x(now), y1: 12, y2: height - foot }),
     s("circle", { class: "now", cx: x(now), cy: 9, r: 4.5 }),
@@ -90,14 +90,14 @@ export function uncertaintyStrip(histogram, { now, before, usual, rank, split })
 }
 
 /**
- * Two beliefs along the line through their means.
+ * Two embeddings along the line through their means.
  * @param {import("./api.js").Bell[]} bells
  */
 export function bellCurves(bells) {
   const [width, height] = [420, 130];
-  const spread = Math.max(...bells.map((one) => one.spread));
+  const widest = Math.max(...bells.map((one) => one.spread));
   const gap = Math.max(...bells.map((one) => one.at), 1e-9);
-  const reach = Math.max(3 * spread, 0.25 * gap);
+  const reach = Math.max(3 * widest, 0.25 * gap);
   const x = (/** @type {number} */ value) => (width * (value + reach)) / (gap + 2 * reach);
   const curves = bells.flatMap((bell, i) => {
     const mark = s("line", { class: `mean series-${i + 1}`, x1: x(bell.at), x2: x(bell.at), y1: 18, y2: height - 18 });
@@ -110,7 +110,7 @@ export function bellCurves(bells) {
     });
     return [s("polygon", { class: `bell series-${i + 1}`, points: points.join(" ") }), mark, name];
   });
-  const told = bells.map((bell) => digits(bell.spread)).join(" and ");
+  const deviations = bells.map((bell) => digits(bell.spread)).join(" and ");
   return h(
     "figure",
     { class: "bells" },
@@ -119,7 +119,7 @@ export function bellCurves(bells) {
       {
         viewBox: `0 0 ${width} ${height}`,
         role: "img",
-        "aria-label": `The means lie ${digits(gap)} apart; standard deviations along that line are ${told}`,
+        "aria-label": `The means lie ${digits(gap)} apart; standard deviations along that line are ${deviations}`,
       },
       ...curves,
       s("line", { class: "axis", x1: 0, x2: width, y1: height - 18, y2: height - 18 }),
@@ -127,9 +127,9 @@ export function bellCurves(bells) {
     h(
       "figcaption",
       {},
-      spread === 0
-        ? `Means ${digits(gap)} apart. This model gives every picture a point, without a spread.`
-        : `Means ${digits(gap)} apart, standard deviations along that line ${told}.`,
+      widest === 0
+        ? `Means ${digits(gap)} apart. This model gives every picture a point, without a variance.`
+        : `Means ${digits(gap)} apart, standard deviations along that line ${deviations}.`,
     ),
   );
 }

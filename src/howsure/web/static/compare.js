@@ -2,23 +2,23 @@
 
 import * as api from "./api.js";
 import { bar, bellCurves } from "./charts.js";
-import { announce, digits, h, percent, picture as imageOf } from "./dom.js";
-import { picturePlace } from "./pictures.js";
+import { announce, digits, h, messageOf, percent, picture as imageOf } from "./dom.js";
+import { pictureInput } from "./pictures.js";
 
 /** @type {[Blob | null, Blob | null]} */
 const last = [null, null];
 
 /** @type {import("./app.js").View} */
-export function compareView(place) {
+export function compareView(root) {
   const problem = h("p", { class: "problem", role: "alert" });
   const answer = h("div", {});
   let running = new AbortController();
   /** @type {string[]} */
   let urls = [];
 
-  const places = ["First picture", "Second picture"].map((label, i) => {
+  const inputs = ["First picture", "Second picture"].map((label, i) => {
     const shown = imageOf("", "", { hidden: true });
-    const chosen = picturePlace({
+    const chosen = pictureInput({
       label,
       hint: "Choose it, or drop it here.",
       alone: true,
@@ -34,7 +34,7 @@ export function compareView(place) {
   function look() {
     for (const url of urls) URL.revokeObjectURL(url);
     urls = [];
-    places.forEach(({ shown, label }, i) => {
+    inputs.forEach(({ shown, label }, i) => {
       const picture = last[i];
       shown.hidden = !picture;
       if (!picture) return;
@@ -59,15 +59,15 @@ export function compareView(place) {
     } catch (error) {
       if (mine.signal.aborted) return;
       answer.replaceChildren();
-      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.textContent = messageOf(error);
     }
   }
 
   /** @param {ClipboardEvent} event */
-  const paste = (event) => places[last[0] ? 1 : 0]?.chosen.paste(event);
-  place.append(
+  const paste = (event) => inputs[last[0] ? 1 : 0]?.chosen.paste(event);
+  root.append(
     h("h1", {}, "Are these the same?"),
-    h("div", { class: "pair" }, ...places.map(({ chosen, shown }) => h("div", {}, chosen.element, shown))),
+    h("div", { class: "pair" }, ...inputs.map(({ chosen, shown }) => h("div", {}, chosen.element, shown))),
     problem,
     answer,
   );
@@ -98,7 +98,7 @@ function verdict(reply) {
         answer.why && h("p", {}, `${answer.why.charAt(0).toUpperCase()}${answer.why.slice(1)}.`),
         h(
           "dl",
-          { class: "chances" },
+          { class: "probabilities" },
           h("dt", {}, "P(same), where half of all pairs are"),
           h("dd", {}, bar(probability), h("span", {}, percent(probability))),
           h("dt", {}, "Distance"),

@@ -1,4 +1,4 @@
-// Elements, and words for those who listen.
+// Elements, and text for people and screen readers.
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {Record<string, string | number | boolean | EventListener | null | undefined>} Attributes */
@@ -66,7 +66,15 @@ export function byId(id) {
  * @param {string} text
  */
 export function announce(text) {
-  byId("said").textContent = text;
+  byId("status").textContent = text;
+}
+
+/**
+ * What went wrong, as text.
+ * @param {unknown} error
+ */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /**

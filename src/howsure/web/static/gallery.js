@@ -13,7 +13,7 @@ const LOOKS = [
 ];
 
 /** @type {import("./app.js").View} */
-export function galleryView(place, query) {
+export function galleryView(root, query) {
   const asked = query.get("look") ?? "items";
   const [look, , view] = LOOKS.find(([name]) => name === asked) ?? /** @type {typeof LOOKS[0]} */ (LOOKS[0]);
   const links = LOOKS.map(([name, title]) => {
@@ -21,6 +21,6 @@ export function galleryView(place, query) {
     return h("li", {}, h("a", { href: address, id: `look-${name}`, "aria-current": name === look && "true" }, title));
   });
   const rest = h("div", {});
-  place.append(h("h1", {}, "Gallery"), h("nav", { class: "looks", "aria-label": "Ways to look" }, h("ul", {}, ...links)), rest);
+  root.append(h("h1", {}, "Gallery"), h("nav", { class: "looks", "aria-label": "Ways to look" }, h("ul", {}, ...links)), rest);
   return view(rest, query);
 }

@@ -1,9 +1,9 @@
-// What is in the gallery: the most and the least certain, those whose label is in doubt.
+// What is in the gallery: the most and the least certain, those whose label is unlikely.
 
 import { addForm } from "./adding.js";
 import * as api from "./api.js";
 import { bar } from "./charts.js";
-import { h, patient, picture } from "./dom.js";
+import { h, messageOf, patient, picture } from "./dom.js";
 import { removals, removeButton } from "./removal.js";
 
 const PAGE = 60;
@@ -34,7 +34,7 @@ const LIKELY = [
 ];
 
 /** @type {import("./app.js").View} */
-export function itemsView(place, query) {
+export function itemsView(root, query) {
   const problem = h("p", { class: "problem", role: "alert" });
   const count = h("p", { class: "soft", role: "status" });
   const list = h("ul", { class: "items" });
@@ -51,8 +51,8 @@ export function itemsView(place, query) {
   /** @param {number} from */
   function address(from) {
     const chosen = Object.fromEntries([order, part, likely, label, text].map((input) => [input.name, input.value]));
-    const words = { ...chosen, offset: from ? String(from) : "" };
-    return `#/gallery?${new URLSearchParams(Object.entries(words).filter(([, value]) => value))}`;
+    const fields = { ...chosen, offset: from ? String(from) : "" };
+    return `#/gallery?${new URLSearchParams(Object.entries(fields).filter(([, value]) => value))}`;
   }
 
   async function look() {
@@ -81,7 +81,7 @@ export function itemsView(place, query) {
         ...(upTo < page.total ? [h("a", { href: address(upTo), rel: "next" }, "More →")] : []),
       );
     } catch (error) {
-      if (!mine.signal.aborted) problem.textContent = error instanceof Error ? error.message : String(error);
+      if (!mine.signal.aborted) problem.textContent = messageOf(error);
     }
   }
 
@@ -117,8 +117,8 @@ export function itemsView(place, query) {
   }, 250);
   text.addEventListener("input", typed);
   filters.addEventListener("submit", (event) => event.preventDefault());
-  place.append(filters, flat, addForm(() => void look()), removal.element, problem, count, list, pages);
-  void chooseLabels().catch(() => {}); // look() tells the same problem
+  root.append(filters, flat, addForm(() => void look()), removal.element, problem, count, list, pages);
+  void chooseLabels().catch(() => {}); // look() shows the same problem
   void look();
   return () => running.abort();
 }
@@ -156,7 +156,7 @@ function card(item, remove) {
       : h("span", { class: "blank" }, "no picture"),
     h("strong", {}, name),
     h("span", { class: "soft id", title: item.id }, item.id),
-    bar(item.rank, "doubt"),
+    bar(item.rank, "unsure"),
     h("span", { class: "soft rank" }, `less certain than ${Math.floor(100 * item.rank)}\u00a0%`),
     removeButton(item.id, remove),
   );

@@ -1,7 +1,7 @@
-// Where everything lies, and how firmly: a plane of beliefs on a canvas, and a table that says the same.
+// A map of the embeddings in a plane, on a canvas, and the same as a table.
 
 import * as api from "./api.js";
-import { digits, h, percent, picture, s } from "./dom.js";
+import { digits, h, messageOf, percent, picture, s } from "./dom.js";
 import { ERRORS, LABELS, Plot, RAMP } from "./plot.js";
 
 const SHOWN = 40; // items of a selection that are listed
@@ -10,13 +10,13 @@ const SHOWN = 40; // items of a selection that are listed
 const COLOURINGS = ["label", "uncertainty", "error"];
 
 /** @type {import("./app.js").View} */
-export function mapView(place) {
+export function mapView(root) {
   const problem = h("p", { class: "problem", role: "alert" });
   const whole = h("div", {});
   /** @type {Plot | null} */
   let plot = null;
   let left = false;
-  place.append(h("h1", {}, "Map"), problem, whole);
+  root.append(h("h1", {}, "Map"), problem, whole);
   api.plane().then(
     (plane) => {
       if (left) return;
@@ -51,7 +51,7 @@ function draw(whole, plane) {
   const key = h("ul", { class: "key" });
   const chosen = h("div", {});
   const plot = new Plot(canvas, plane, {
-    hover: (item, x, y) => tell(hint, plane, item, x, y),
+    hover: (item, x, y) => showHint(hint, plane, item, x, y),
     select: (items) => chosen.replaceChildren(...selection(plane, items)),
   });
   const explain = (/** @type {import("./plot.js").Colouring} */ by) =>
@@ -69,11 +69,11 @@ function draw(whole, plane) {
     h(
       "p",
       { class: "soft" },
-      plane.xx.some((spread) => spread > 0)
+      plane.xx.some((variance) => variance > 0)
         ? "Ellipses reach one standard deviation. "
-        : "This model gives every picture a point, without a spread. ",
+        : "This model gives every picture a point, without a variance. ",
       "Drag to move, scroll to zoom, shift and drag to select. ",
-      `The plane holds ${percent(plane.explained)} of the spread.`,
+      `The plane holds ${percent(plane.explained)} of the variance.`,
     ),
     chosen,
     summary(plane),
@@ -93,7 +93,7 @@ async function errorsOf(plane) {
     const { ids, error, error_why } = await api.plane();
     return ids.length === plane.ids.length ? { error, error_why } : { error_why: "the gallery has changed: load the page again" };
   } catch (problem) {
-    return { error_why: problem instanceof Error ? problem.message : String(problem) };
+    return { error_why: messageOf(problem) };
   }
 }
 
@@ -129,7 +129,7 @@ function swatch(shade) {
  * @param {number} x
  * @param {number} y
  */
-function tell(hint, plane, item, x, y) {
+function showHint(hint, plane, item, x, y) {
   hint.hidden = item === null;
   if (item === null) return;
   const id = plane.ids[item] ?? "";
@@ -194,11 +194,11 @@ function summary(plane) {
       count: items.length,
       x: mean(plane.x),
       y: mean(plane.y),
-      doubt: mean(plane.uncertainty),
+      uncertainty: mean(plane.uncertainty),
       wrong: plane.error && mean(plane.error),
     };
   });
-  rows.sort((a, b) => b.doubt - a.doubt);
+  rows.sort((a, b) => b.uncertainty - a.uncertainty);
   const nearest = (/** @type {{name: string, x: number, y: number}} */ row) => {
     const others = rows.filter((other) => other !== row);
     const gap = (/** @type {{x: number, y: number}} */ other) => Math.hypot(other.x - row.x, other.y - row.y);
@@ -225,7 +225,7 @@ function summary(plane) {
               {},
               h("th", { scope: "row" }, row.name),
               h("td", {}, row.count),
-              h("td", {}, digits(row.doubt)),
+              h("td", {}, digits(row.uncertainty)),
               h("td", {}, nearest(row)),
               row.wrong !== null && h("td", {}, percent(row.wrong)),
             ),

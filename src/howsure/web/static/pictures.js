@@ -3,11 +3,11 @@
 import { h } from "./dom.js";
 
 /**
- * A place for pictures. `take` gets them, one or more; `alone` says that one is enough.
+ * An input for pictures. `take` gets them, one or more; `alone` says that one is enough.
  * @param {{label: string, hint: string | Node, alone?: boolean, take: (pictures: Blob[]) => void}} options
  * @returns {{element: HTMLElement, paste: (event: ClipboardEvent) => void}}
  */
-export function picturePlace({ label, hint, alone = false, take }) {
+export function pictureInput({ label, hint, alone = false, take }) {
   const input = h("input", { type: "file", accept: "image/*", multiple: !alone, class: "unseen" });
   const element = h("label", { class: "drop" }, input, h("strong", {}, label), h("span", { class: "soft" }, hint));
   /** @param {Iterable<File> | null | undefined} files */
@@ -19,8 +19,8 @@ export function picturePlace({ label, hint, alone = false, take }) {
     use(input.files);
     input.value = ""; // the same file may be chosen again
   });
-  for (const kind of ["dragenter", "dragover"]) {
-    element.addEventListener(kind, (event) => {
+  for (const type of ["dragenter", "dragover"]) {
+    element.addEventListener(type, (event) => {
       event.preventDefault();
       element.classList.add("over");
     });
@@ -37,7 +37,7 @@ export function picturePlace({ label, hint, alone = false, take }) {
 /**
  * Why a request with these pictures would be refused; nothing if it would not.
  * @param {Blob[]} pictures
- * @param {{pictures: number, upload: number}} limits as the server tells them
+ * @param {{pictures: number, upload: number}} limits of the server
  */
 export function tooMuch(pictures, limits) {
   const bytes = pictures.reduce((sum, picture) => sum + sizeOf(picture), 0);
@@ -47,7 +47,7 @@ export function tooMuch(pictures, limits) {
 }
 
 /**
- * What a picture takes in a request, with its name and what stands around it.
+ * What a picture takes in a request, with its name and the form around it.
  * @param {Blob} picture
  */
 export const sizeOf = (picture) => picture.size + 1024;
@@ -55,7 +55,7 @@ export const sizeOf = (picture) => picture.size + 1024;
 /** @param {number} bytes */
 export const megabytes = (bytes) => `${Math.ceil(bytes / 2 ** 20).toLocaleString("en")}\u00a0MB`;
 
-/** A drop beside the place must not make the browser leave the page. */
-for (const kind of ["dragover", "drop"]) {
-  window.addEventListener(kind, (event) => event.preventDefault());
+/** A drop elsewhere must not make the browser leave the page. */
+for (const type of ["dragover", "drop"]) {
+  window.addEventListener(type, (event) => event.preventDefault());
 }

@@ -1,7 +1,7 @@
 // A canvas with many ellipses. While it moves, the last drawing is moved; once it rests, a new one is made bit by bit.
 
 /** @typedef {import("./api.js").Plane} Plane */
-/** @typedef {{hover: (item: number | null, x: number, y: number) => void, select: (items: number[]) => void}} Told */
+/** @typedef {{hover: (item: number | null, x: number, y: number) => void, select: (items: number[]) => void}} Listeners */
 
 /** @typedef {"label" | "uncertainty" | "error"} Colouring */
 
@@ -19,12 +19,12 @@ export class Plot {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {Plane} plane
-   * @param {Told} told
+   * @param {Listeners} listeners
    */
-  constructor(canvas, plane, told) {
+  constructor(canvas, plane, listeners) {
     this.canvas = canvas;
     this.plane = plane;
-    this.told = told;
+    this.listeners = listeners;
     this.count = plane.ids.length;
     this.axes = ellipses(plane);
     /** @type {Colouring} */
@@ -211,7 +211,7 @@ export class Plot {
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       this.from = { x: event.offsetX, y: event.offsetY, brush: event.shiftKey };
-      this.told.hover(null, 0, 0);
+      this.listeners.hover(null, 0, 0);
     });
     canvas.addEventListener("pointermove", (event) => this.pointed(event.offsetX, event.offsetY));
     canvas.addEventListener("pointerup", (event) => {
@@ -222,13 +222,13 @@ export class Plot {
         return;
       }
       this.show();
-      this.told.select(this.within(from.x, from.y, event.offsetX, event.offsetY));
+      this.listeners.select(this.within(from.x, from.y, event.offsetX, event.offsetY));
     });
     canvas.addEventListener("pointercancel", () => {
       this.from = null;
       this.moved();
     });
-    canvas.addEventListener("pointerleave", () => this.told.hover(null, 0, 0));
+    canvas.addEventListener("pointerleave", () => this.listeners.hover(null, 0, 0));
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -238,7 +238,7 @@ export class Plot {
    */
   pointed(x, y) {
     if (!this.from) {
-      this.told.hover(this.nearest(x, y), x, y);
+      this.listeners.hover(this.nearest(x, y), x, y);
     } else if (this.from.brush) {
       this.show();
       const pen = this.canvas.getContext("2d");

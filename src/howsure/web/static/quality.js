@@ -7,9 +7,9 @@ import { digits, h, percent } from "./dom.js";
 /** @typedef {import("./api.js").Quality} Quality */
 
 /** @type {import("./app.js").View} */
-export function qualityView(place) {
+export function qualityView(root) {
   const whole = h("div", {});
-  place.append(h("h1", {}, "Quality"), whole);
+  root.append(h("h1", {}, "Quality"), whole);
   let left = false;
   api.quality().then(
     (quality) => {
@@ -33,7 +33,7 @@ function sections(quality) {
   return [
     promise(quality.certificate),
     drift(quality.drift),
-    h("div", { class: "figures" }, trade(quality), unknowns(quality), ...Object.values(quality.honesty).map(reliability)),
+    h("div", { class: "figures" }, riskCoverage(quality), unknowns(quality), ...Object.values(quality.honesty).map(reliability)),
   ];
 }
 
@@ -60,21 +60,21 @@ function promise(c) {
 /** @param {import("./api.js").Drift | null} drift */
 function drift(drift) {
   if (!drift || !drift.watches.length) {
-    return h("p", { class: "soft" }, "Nothing in this model's beliefs can tell whether pictures have changed.");
+    return h("p", { class: "soft" }, "This model's uncertainty is always the same, so it cannot tell whether pictures have changed.");
   }
-  const told = drift.drifted
+  const message = drift.drifted
     ? "Pictures are no longer like those of calibration: the promise does not cover them."
     : "No sign that pictures have changed since calibration.";
   const seen = ` Seen since the server started: ${drift.seen}. Evidence ${digits(drift.evidence)}; 100 would be an alarm.`;
-  return h("p", { class: drift.drifted ? "warning" : "soft" }, told, seen);
+  return h("p", { class: drift.drifted ? "warning" : "soft" }, message, seen);
 }
 
 /** @param {Quality} quality */
-function trade(quality) {
+function riskCoverage(quality) {
   const points = quality.risk_coverage;
   if (!points.length) return h("p", {});
   const most = 0.04 * Math.ceil(Math.max(0.04, ...points.map((point) => point.risk)) / 0.04); // four round ticks
-  const told = h("output", {});
+  const result = h("output", {});
   const figure = h("div", {});
   const input = h("input", { type: "range", min: 0, max: Math.ceil(most * 1000), step: 1, value: Math.round((quality.certificate?.max_error ?? 0.01) * 1000) });
   const draw = () => {
@@ -84,7 +84,7 @@ function trade(quality) {
     const words = chosen
       ? `Answer from a probability of about ${percent(chosen.threshold)}: ${percent(chosen.coverage)} of the queries get an answer, ${percent(chosen.risk)} of the answers were wrong.`
       : "No bin of the held-out queries was that good.";
-    told.textContent = words;
+    result.textContent = words;
     input.setAttribute("aria-valuetext", `${percent(allowed)}. ${words}`);
     figure.replaceChildren(
       linePlot({
@@ -103,7 +103,7 @@ function trade(quality) {
     { class: "panel", "aria-labelledby": "trade" },
     h("h2", { id: "trade" }, "What an error rate costs"),
     h("label", {}, "Tolerated error", input),
-    h("p", {}, told),
+    h("p", {}, result),
     figure,
     h("p", { class: "soft" }, "What happened on held-out queries, the surest first; no promise. howsure calibrate makes one."),
   );
@@ -111,11 +111,11 @@ function trade(quality) {
 
 /** @param {Quality} quality */
 function unknowns({ unknown_roc: roc, unknown_roc_why: why }) {
-  const title = h("h2", { id: "unknowns" }, "Does it notice a stranger?");
+  const title = h("h2", { id: "unknowns" }, "Does it notice unknown identities?");
   if (!roc) {
     return h("section", { class: "panel", "aria-labelledby": "unknowns" }, title, h("p", { class: "soft" }, `Nobody can tell: ${why}.`));
   }
-  const words = `A stranger looks less known than an item does in ${percent(roc.auroc)} of the pairs (AUROC).`;
+  const words = `An unknown picture scores higher than a known one in ${percent(roc.auroc)} of the pairs (AUROC).`;
   return h(
     "section",
     { class: "panel", "aria-labelledby": "unknowns" },
@@ -132,21 +132,21 @@ function unknowns({ unknown_roc: roc, unknown_roc_why: why }) {
   );
 }
 
-/** @param {import("./api.js").Honesty} said */
-function reliability(said) {
+/** @param {import("./api.js").Honesty} report */
+function reliability(report) {
   return h(
     "section",
     { class: "panel" },
-    h("h2", {}, `Does “${said.event}” mean what it says?`),
+    h("h2", {}, `Does “${report.event}” mean what it says?`),
     linePlot({
-      points: said.reliability.map((bin) => [bin.probability, bin.happened]),
-      weights: said.reliability.map((bin) => bin.cases),
+      points: report.reliability.map((bin) => [bin.probability, bin.happened]),
+      weights: report.reliability.map((bin) => bin.cases),
       diagonal: true,
-      names: ["probability told", "how often it happened"],
+      names: ["predicted probability", "how often it happened"],
       most: [1, 1],
-      label: `Reliability on ${said.cases} cases; expected calibration error ${percent(said.ece)}`,
+      label: `Reliability on ${report.cases} cases; expected calibration error ${percent(report.ece)}`,
     }),
-    h("p", { class: "soft" }, `${said.cases.toLocaleString("en")} cases, the larger a dot the more of them; expected calibration error ${percent(said.ece)}, Brier score ${digits(said.brier)}.`),
+    h("p", { class: "soft" }, `${report.cases.toLocaleString("en")} cases, the larger a dot the more of them; expected calibration error ${percent(report.ece)}, Brier score ${digits(report.brier)}.`),
     h(
       "details",
       {},
@@ -154,11 +154,11 @@ function reliability(said) {
       h(
         "table",
         {},
-        h("thead", {}, h("tr", {}, ...["told", "happened", "cases"].map((name) => h("th", { scope: "col" }, name)))),
+        h("thead", {}, h("tr", {}, ...["predicted", "happened", "cases"].map((name) => h("th", { scope: "col" }, name)))),
         h(
           "tbody",
           {},
-          ...said.reliability.map((bin) =>
+          ...report.reliability.map((bin) =>
             h("tr", {}, h("td", {}, percent(bin.probability)), h("td", {}, percent(bin.happened)), h("td", {}, bin.cases)),
           ),
         ),

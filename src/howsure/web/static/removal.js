@@ -1,16 +1,16 @@
 // Removing an item, and bringing it back.
 
 import * as api from "./api.js";
-import { h } from "./dom.js";
+import { h, messageOf } from "./dom.js";
 
 /**
- * A place that says what was removed and offers to undo it. `changed` is called after either.
+ * A line that says what was removed and offers to undo it. `changed` is called after either.
  * @param {() => void} changed
  */
 export function removals(changed) {
   const element = h("p", { class: "undo", role: "status" });
 
-  function tellAll() {
+  function notify() {
     window.dispatchEvent(new Event("gallery-changed"));
     changed();
   }
@@ -23,9 +23,9 @@ export function removals(changed) {
     try {
       await api.undo(token);
       element.replaceChildren(`${id} is back.`);
-      tellAll();
+      notify();
     } catch (error) {
-      element.replaceChildren(error instanceof Error ? error.message : String(error));
+      element.replaceChildren(messageOf(error));
     }
   }
 
@@ -36,9 +36,9 @@ export function removals(changed) {
       const button = h("button", { type: "button", click: () => void bringBack(id, undo) }, "Undo");
       element.replaceChildren(`${id} is removed. `, button);
       button.focus();
-      tellAll();
+      notify();
     } catch (error) {
-      element.replaceChildren(error instanceof Error ? error.message : String(error));
+      element.replaceChildren(messageOf(error));
     }
   }
 

@@ -3,8 +3,8 @@
 import * as api from "./api.js";
 import { bar, uncertaintyStrip } from "./charts.js";
 import { cropped } from "./crop.js";
-import { announce, h, patient, percent, picture } from "./dom.js";
-import { picturePlace, tooMuch } from "./pictures.js";
+import { announce, h, messageOf, patient, percent, picture } from "./dom.js";
+import { pictureInput, tooMuch } from "./pictures.js";
 
 /** @typedef {import("./api.js").Result} Result */
 /** @typedef {import("./api.js").Harm & {crop: number}} Harm */
@@ -26,7 +26,7 @@ const last = {
 };
 
 /** @type {import("./app.js").View} */
-export function searchView(place) {
+export function searchView(root) {
   const { whole: sliders, reset } = harmSliders(() => later());
   const answers = h("div", { class: "answers" });
   const problem = h("p", { class: "problem", role: "alert" });
@@ -34,7 +34,7 @@ export function searchView(place) {
   const kept = h(
     "p",
     { class: "soft", hidden: true },
-    "Yes and No are kept beside the gallery: ",
+    "Yes and No are kept next to the gallery: ",
     h("a", { href: api.FEEDBACK, download: "feedback.csv" }, "download them as pairs"),
     ".",
   );
@@ -71,7 +71,7 @@ export function searchView(place) {
       last.before = [];
       answers.replaceChildren();
       sliders.hidden = kept.hidden = true;
-      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.textContent = messageOf(error);
     } finally {
       if (mine === running) answers.removeAttribute("aria-busy");
     }
@@ -79,7 +79,7 @@ export function searchView(place) {
 
   const later = patient(() => void ask(), 150);
   const hint = h("span", {}, "or drop it here, or paste it. Several are fine.");
-  const chosen = picturePlace({
+  const chosen = pictureInput({
     label: "Choose a picture",
     hint,
     take: (pictures) => {
@@ -89,12 +89,12 @@ export function searchView(place) {
       void ask();
     },
   });
-  place.append(h("h1", {}, "What is this?"), chosen.element, problem, drift, sliders, answers, kept);
+  root.append(h("h1", {}, "What is this?"), chosen.element, problem, drift, sliders, answers, kept);
   document.addEventListener("paste", chosen.paste);
   void ask();
   void api.gallery().then(
     (limits) => (hint.textContent = `or drop it here, or paste it. Up to ${limits.pictures} at once.`),
-    () => {}, // app.js tells that the server is gone
+    () => {}, // app.js shows that the server is gone
   );
   return () => {
     running.abort();
@@ -113,21 +113,21 @@ async function searchHarmed(signal) {
 
 /** @param {() => void} changed */
 function harmSliders(changed) {
-  const rows = HARMS.map(([kind, title]) => {
-    const told = h("output", {});
-    const input = h("input", { type: "range", min: 0, max: 5, step: 1, name: kind });
+  const rows = HARMS.map(([harm, title]) => {
+    const level = h("output", {});
+    const input = h("input", { type: "range", min: 0, max: 5, step: 1, name: harm });
     const set = (/** @type {number} */ severity) => {
-      last.harm[kind] = severity;
+      last.harm[harm] = severity;
       input.value = String(severity);
-      told.textContent = levelOf(severity);
+      level.textContent = levelOf(severity);
       input.setAttribute("aria-valuetext", levelOf(severity));
     };
     input.addEventListener("input", () => {
       set(Number(input.value));
       changed();
     });
-    set(last.harm[kind]);
-    return { row: h("label", {}, h("span", {}, title), input, told), set };
+    set(last.harm[harm]);
+    return { row: h("label", {}, h("span", {}, title), input, level), set };
   });
   const whole = h(
     "fieldset",
@@ -170,13 +170,13 @@ function answerCard(result, before, gallery) {
         h("p", { class: "soft name" }, result.name),
         h("h2", {}, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[answer.kind]), answer.words),
         answer.why && h("p", {}, sentence(answer.why)),
-        chances(result, before),
+        probabilities(result, before),
       ),
       shape
         ? uncertaintyStrip(shape, {
             now: result.uncertainty,
             before: before?.uncertainty ?? null,
-            usual: gallery.usual,
+            reference: gallery.usual,
             rank: result.rank,
             split: result.split,
           })
@@ -191,7 +191,7 @@ function answerCard(result, before, gallery) {
  * @param {Result} result
  * @param {Result | null} before
  */
-function chances(result, before) {
+function probabilities(result, before) {
   const { probability, none } = result.answer;
   if (probability === null) return null;
   const was = before?.answer.probability;
@@ -201,7 +201,7 @@ function chances(result, before) {
   ];
   return h(
     "dl",
-    { class: "chances" },
+    { class: "probabilities" },
     ...rows.flatMap(([name, p, note]) => [
       h("dt", {}, name),
       h("dd", {}, bar(Number(p)), h("span", {}, percent(Number(p))), note && h("span", { class: "soft" }, note)),
@@ -247,7 +247,7 @@ function verdictButtons(query, item, name) {
         for (const one of buttons) one.setAttribute("aria-pressed", String(one === button));
         announce("Saved as feedback.");
       } catch (error) {
-        announce(error instanceof Error ? error.message : String(error));
+        announce(messageOf(error));
         button.textContent = "failed";
       }
     });

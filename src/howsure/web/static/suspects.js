@@ -1,11 +1,11 @@
 // What looks wrong in the gallery: the same picture twice, and labels that the neighbours contradict.
 
 import * as api from "./api.js";
-import { h, percent, picture } from "./dom.js";
+import { h, messageOf, percent, picture } from "./dom.js";
 import { removals, removeButton } from "./removal.js";
 
 /** @type {import("./app.js").View} */
-export function suspectsView(place) {
+export function suspectsView(root) {
   const whole = h("div", { "aria-busy": "true" }, h("p", { class: "soft" }, "Comparing every picture with its neighbours…"));
   const removal = removals(() => void look());
   const running = new AbortController();
@@ -15,13 +15,13 @@ export function suspectsView(place) {
       whole.replaceChildren(...sections(await api.suspects(running.signal), removal.remove));
     } catch (error) {
       if (running.signal.aborted) return;
-      whole.replaceChildren(h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
+      whole.replaceChildren(h("p", { class: "problem", role: "alert" }, messageOf(error)));
     } finally {
       whole.removeAttribute("aria-busy");
     }
   }
 
-  place.append(removal.element, whole);
+  root.append(removal.element, whole);
   void look();
   return () => running.abort();
 }
@@ -70,8 +70,8 @@ function contradicted(error, remove) {
  * @param {(id: string) => void} remove
  */
 function pair({ a, b, probability }, remove) {
-  const told = probability !== null && h("p", {}, `P(same) ${percent(probability)}`);
-  return h("li", { class: "panel" }, shown(a, remove), shown(b, remove), told);
+  const text = probability !== null && h("p", {}, `P(same) ${percent(probability)}`);
+  return h("li", { class: "panel" }, shown(a, remove), shown(b, remove), text);
 }
 
 /**

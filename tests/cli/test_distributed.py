@@ -22,8 +22,8 @@ def test_two_processes_make_the_gallery_of_one(run, model, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["added"] == alone["items"]
     with LocalIndex.open(tmp_path / "alone") as one, LocalIndex.open(tmp_path / "shared") as two:
-        (ids, belief), (others, shared) = one.embedding(), two.embedding()
+        (ids, embedding), (others, shared) = one.embedding(), two.embedding()
         assert ids == others
         assert one.items(ids) == two.items(ids)
-        for name, array in belief.arrays().items():
+        for name, array in embedding.arrays().items():
             np.testing.assert_array_equal(shared.arrays()[name], array)

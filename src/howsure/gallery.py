@@ -352,7 +352,7 @@ class Gallery:
         policy = self.policy
         matcher = policy.matcher if policy else self.matcher
         if matcher is None:
-            raise GalleryError(f"gallery {self.where} cannot tell probabilities yet", fix="calibrate it")
+            raise GalleryError(f"gallery {self.where} cannot tell probabilities yet", fix="run howsure calibrate")
         a, b = self.embed(first), self.embed(second)
         if len(a) != len(b):
             raise InputError("pairs", expected="as many on both sides", got=f"{len(a)} and {len(b)}")

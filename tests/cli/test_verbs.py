@@ -121,6 +121,18 @@ def test_calibrate_that_cannot_promise_exits_1_and_changes_nothing(run, own):
     assert sorted(file.name for file in own.iterdir()) == before
 
 
+def test_a_gallery_is_calibrated_by_itself(run, own, tmp_path):
+    gallery = tmp_path / "gallery"
+    run("index", "digits:train@!8,9", "-m", own, "-o", gallery)
+    made = run("calibrate", gallery, "digits:test@!8,9", *CALIBRATE, "--json").json
+    assert made["identities"] == 8
+    assert not (own / "policy.json").exists()
+    assert any(result["answer"] == "match" for result in run("search", gallery, "digits:test@1", "--json").json)
+    done = run("calibrate", gallery, "digits:test@!8,9", "--gallery", gallery)
+    assert done.code == 2
+    assert "leave it out" in done.err
+
+
 def test_calibrate_against_a_gallery(run, own, tmp_path):
     gallery = tmp_path / "gallery"
     run("index", "digits:train@!8,9", "-m", own, "-o", gallery)

@@ -60,7 +60,7 @@ def test_without_a_policy_everything_still_works(own, made, tmp_path, photo):
         assert (result["answer"]["kind"], result["answer"]["reason"]) == ("not_sure", "not_calibrated")
         reply = browser.post("/api/v1/verify", files=[("a", ("a", photo)), ("b", ("b", photo))])
         assert reply.status_code == 409
-        assert "calibrate it" in reply.json()["detail"]
+        assert "howsure calibrate" in reply.json()["detail"]
 
 
 def test_an_empty_gallery_is_served(made, tmp_path, photo):

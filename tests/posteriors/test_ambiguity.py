@@ -14,7 +14,7 @@ from howsure.errors import InputError
 from howsure.losses import MutualLikelihood
 from howsure.metrics import r_auroc
 from howsure.posteriors import laplace
-from howsure.posteriors.laplace.learned_variance import LearnedVariance, learned, with_learned_variance
+from howsure.posteriors.laplace.learned_variance import LearnedVariance, fit_variance, with_learned_variance
 from howsure.recipe import recipe_for
 from howsure.training import run_training
 from laws import same
@@ -44,7 +44,7 @@ def border(count: int, *, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.
 
 @pytest.fixture(scope="module")
 def at_the_border(brief: None) -> LearnedVariance:
-    return learned(*border(1500, seed=0))
+    return fit_variance(*border(1500, seed=0))
 
 
 def test_it_is_wide_where_mates_are_far_and_fits_new_pairs_better(at_the_border: LearnedVariance) -> None:
@@ -64,23 +64,23 @@ def test_a_variance_that_knows_is_listened_to() -> None:
     labels = torch.from_numpy(np.arange(1500) % 3)
     centres = np.array([[0, 0], [5, 0], [0, 5]])
     place = torch.from_numpy(centres[labels] + noise[:, None] * rng.normal(size=(1500, 2))).float()
-    variance = learned(place, torch.from_numpy(noise).float(), labels)(place, torch.from_numpy(noise).float())
+    variance = fit_variance(place, torch.from_numpy(noise).float(), labels)(place, torch.from_numpy(noise).float())
     assert np.corrcoef(variance[:, 0].log().numpy(), np.log(noise))[0, 1] > 0.9
 
 
 def test_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 60)  # past the first look
-    first, again = (learned(*border(300, seed=0)) for _ in range(2))
+    first, again = (fit_variance(*border(300, seed=0)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
 
 
 def test_few_mates_teach_a_line_and_none_nothing(at_the_border: LearnedVariance) -> None:
     place, total, labels = border(1500, seed=0)
-    few = learned(place[:40], total[:40], labels[:40])
+    few = fit_variance(place[:40], total[:40], labels[:40])
     assert all((weight == 0).all() for weight in few.network[-1].parameters())
     assert few(place, total).log().std() < 0.5 < at_the_border(place, total).log().std()
     with pytest.raises(InputError, match="two of one class"):
-        learned(torch.randn(100, 2), torch.rand(100), torch.arange(100))
+        fit_variance(torch.randn(100, 2), torch.rand(100), torch.arange(100))
 
 
 def test_wild_variances_are_tamed_even_by_few() -> None:
@@ -89,7 +89,7 @@ def test_wild_variances_are_tamed_even_by_few() -> None:
     labels = torch.from_numpy(np.arange(60) % 6)
     place = torch.from_numpy(np.eye(6)[labels] + 0.1 * rng.normal(size=(60, 6))).float()
     wild = torch.from_numpy(np.exp(rng.uniform(-7, 7, 60))).float()
-    tame = learned(place, wild, labels)(place, wild)
+    tame = fit_variance(place, wild, labels)(place, wild)
     assert tame.max() / tame.min() < 5
 
 

@@ -204,8 +204,6 @@ def test_a_card_with_an_unknown_posterior_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plain", [embedder("gaussian"), layered()], ids=["features", "layers"])
 def test_the_whole_network_is_what_the_draws_are_parts_of(plain: Embedder) -> None:
     many = dropout.fit(plain, 3, rate=0.3)
-    whole = dropout.whole(many)
-    assert same(whole.encode(PICTURES), plain.encode(PICTURES))
-    assert whole.card["origin"] == many.fingerprint
-    assert dropout.whole(plain) is plain
+    backbone, head = many.head.network(many.backbone)
+    assert same(many.with_head(head, backbone=backbone).encode(PICTURES), plain.encode(PICTURES))
     assert isinstance(many.encode(PICTURES), Draws), "its source was changed"

@@ -14,8 +14,8 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Draws, Gaussian, NovelGaussian
 from howsure.errors import InputError, ModelError
 from howsure.heads import FreePointHead
-from howsure.posteriors import dropout, laplace
-from howsure.posteriors.laplace import Curvature, PairGraph, loss_curvature, pair_curvature
+from howsure.posteriors import dropout, ensemble, laplace
+from howsure.posteriors.laplace import Curvature, PairGraph, pair_curvature
 from laws import same
 from posteriors.closeness import assert_close
 
@@ -161,7 +161,7 @@ def test_uncertainty_on_the_sphere_does_not_depend_on_the_length_of_the_weights(
     images = pictures(64, seed=0)
 
     def sphere(z: Tensor, labels: Tensor) -> Curvature:
-        return pair_curvature(z, PairGraph.of_classes(labels), variant="pos", geometry="euclidean")
+        return pair_curvature(z, PairGraph.from_labels(labels), variant="pos", geometry="euclidean")
 
     before = laplace.fit_posterior(embedder, images, curvature=sphere).encode(images)
     for parameter in embedder.head.location.parameters():
@@ -180,18 +180,6 @@ def test_a_hotter_posterior_and_a_weaker_prior_are_wider(embedder: Embedder) -> 
     assert (weak > plain).all()
 
 
-def test_any_loss_gives_a_posterior(embedder: Embedder) -> None:
-    from pytorch_metric_learning.losses import ContrastiveLoss
-
-    images = pictures(12, seed=0)
-    codes = torch.tensor([int(label) for label in images.labels])
-    batches = [(SPEC.normalise(torch.from_numpy(images.array[:, None])), codes)]
-    sure = laplace.fit_posterior(
-        embedder, batches, curvature=lambda z, y: loss_curvature(lambda at: ContrastiveLoss()(at, y), z), prior=1.0
-    )
-    assert sure.encode(images).uncertainty.std() > 0
-
-
 def test_draws_agree_with_the_closed_form(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
     sure = laplace.fit_posterior(embedder, images, prior=1e4)
@@ -204,7 +192,8 @@ def test_draws_agree_with_the_closed_form(embedder: Embedder) -> None:
 def test_fitting_again_replaces_the_posterior(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
     once = laplace.fit_posterior(embedder, images, prior=1.0)
-    assert same(laplace.fit_posterior(once, images, prior=1.0).encode(images), once.encode(images))
+    for fitted in (once, dropout.fit(embedder, 4)):
+        assert same(laplace.fit_posterior(fitted, images, prior=1.0).encode(images), once.encode(images))
 
 
 def test_the_same_variance_for_all_is_worth_a_warning(embedder: Embedder) -> None:
@@ -214,16 +203,16 @@ def test_the_same_variance_for_all_is_worth_a_warning(embedder: Embedder) -> Non
         def forward(self, x: Tensor) -> Tensor:
             return torch.eye(64).repeat(len(x) // 64 + 1, 1)[: len(x)]
 
-    foreign = Embedder(Apart(), FreePointHead(64, 3), SPEC)
+    external = Embedder(Apart(), FreePointHead(64, 3), SPEC)
     with pytest.warns(laplace.FlatVarianceWarning, match="equally unsure"):
-        laplace.fit_posterior(foreign, pictures(128, seed=0), prior=1e12)
+        laplace.fit_posterior(external, pictures(128, seed=0), prior=1e12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         laplace.fit_posterior(embedder, pictures(64, seed=0))
 
 
 def of_all_pairs(z: Tensor, labels: Tensor) -> Curvature:
-    return pair_curvature(z, PairGraph.of_classes(labels), variant="psd", geometry="free")
+    return pair_curvature(z, PairGraph.from_labels(labels), variant="psd", geometry="free")
 
 
 def test_what_cannot_be_fitted(embedder: Embedder) -> None:
@@ -235,8 +224,8 @@ def test_what_cannot_be_fitted(embedder: Embedder) -> None:
     with pytest.raises(InputError, match="fit a point or Gaussian head"):
         laplace.fit_posterior(Embedder("mlp", "vmf", SPEC, dim=3), images)
     with pytest.raises(InputError, match="start from its origin"):
-        laplace.fit_posterior(dropout.fit(embedder, 4), images)
-    for structure in STRUCTURES:  # more strangers than mates: no positive curvature is left
+        laplace.fit_posterior(ensemble.fit([embedder, Embedder("mlp", "point", SPEC, dim=3)], images), images)
+    for structure in STRUCTURES:  # more negatives than positives: no positive curvature is left
         with pytest.raises(InputError, match="look at the pairs"):
             laplace.fit_posterior(embedder, images, structure=structure, curvature=of_all_pairs)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no pair"):

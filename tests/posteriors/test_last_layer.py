@@ -32,7 +32,7 @@ def shared(rank: int) -> SharedWeights:
 
 
 def diagonal() -> DiagonalWeights:
-    return DiagonalWeights(CENTRE, spread=1e-5 * normal(D, M, seed=4).square())
+    return DiagonalWeights(CENTRE, variances=1e-5 * normal(D, M, seed=4).square())
 
 
 WEIGHTS = {"full": lambda: shared(M), "low rank": lambda: shared(3), "diagonal": diagonal}

@@ -23,7 +23,7 @@ from howsure.posteriors.laplace.covariance import (
 )
 from howsure.posteriors.laplace.curvature import Curvature, Geometry, pair_curvature
 from howsure.posteriors.laplace.network import gather_network
-from howsure.posteriors.laplace.network_curvature import exact_diagonal, kronecker_factors
+from howsure.posteriors.laplace.network_curvature import Diagonal, Kronecker, gradients
 from howsure.posteriors.laplace.pairs import PairGraph
 from howsure.posteriors.laplace.tangent import RULES, TangentRecorder
 from laws import same
@@ -37,7 +37,7 @@ def orthogonal(size: int) -> Tensor:
     return torch.linalg.qr(torch.randn(size, size)).Q
 
 
-def spread_of(kind: str, parameter: Tensor, *, size: float) -> ParameterCovariance:
+def covariance_of(kind: str, parameter: Tensor, *, size: float) -> ParameterCovariance:
     if kind == "diagonal" or parameter.ndim == 1:
         return DiagonalCovariance(size**2 * (0.5 + torch.rand_like(parameter.detach())))
     rows, columns = len(parameter), parameter[0].numel()
@@ -45,47 +45,55 @@ def spread_of(kind: str, parameter: Tensor, *, size: float) -> ParameterCovarian
     return KroneckerCovariance(along, outer=orthogonal(rows), inner=orthogonal(columns), shape=parameter.shape)
 
 
-def linearised(network: nn.Module, x: Tensor, spreads: dict[str, ParameterCovariance]) -> Tensor:
+def linearised(network: nn.Module, x: Tensor, covariances: dict[str, ParameterCovariance]) -> Tensor:
     """The variance of the outputs (N, D) where the network is replaced by its tangent, by brute force."""
     named = dict(network.named_parameters())
     out = network(x)
     rows = [torch.autograd.grad(value, list(named.values()), retain_graph=True) for value in out.flatten()]
-    parts = [[spread_squared(spreads[name], slope) for name, slope in zip(named, row, strict=True)] for row in rows]
+    parts = [[squared(covariances[name], slope) for name, slope in zip(named, row, strict=True)] for row in rows]
     return torch.tensor([sum(part) for part in parts]).view_as(out)
 
 
-def spread_squared(spread: ParameterCovariance, slope: Tensor) -> float:
+def squared(covariance: ParameterCovariance, slope: Tensor) -> float:
     """slope^T Cov slope."""
-    if isinstance(spread, KroneckerCovariance):
-        return float(((spread.outer.T @ slope.flatten(1) @ spread.inner).square() * spread.along).sum())
-    return float((slope.square() * spread.variance()).sum())
+    if isinstance(covariance, KroneckerCovariance):
+        return float(((covariance.outer.T @ slope.flatten(1) @ covariance.inner).square() * covariance.along).sum())
+    return float((slope.square() * variance_of(covariance)).sum())
 
 
-def tangent(network: nn.Module, x: Tensor, spreads: dict[str, ParameterCovariance]) -> tuple[Tensor, Tensor]:
-    with TangentRecorder({id(p): spreads[name] for name, p in network.named_parameters()}) as taps:
+def variance_of(covariance: ParameterCovariance) -> Tensor:
+    """Of each weight alone, like the parameter."""
+    if isinstance(covariance, KroneckerCovariance):
+        variance = covariance.outer.square() @ covariance.along @ covariance.inner.T.square()
+        return variance.view(covariance.shape)
+    return covariance.along
+
+
+def tangent(network: nn.Module, x: Tensor, covariances: dict[str, ParameterCovariance]) -> tuple[Tensor, Tensor]:
+    with TangentRecorder({id(p): covariances[name] for name, p in network.named_parameters()}) as recorder:
         out = network(x.requires_grad_()).flatten(1)
-    return out.detach(), taps.variance(out)
+    return out.detach(), recorder.variance(out)
 
 
 @pytest.mark.parametrize("kind", list(COVARIANCES))
 def test_one_layer_against_its_covariance(kind: str) -> None:
     torch.manual_seed(0)
     for layer, x in ((nn.Linear(3, 4), torch.randn(2, 3)), (nn.Conv2d(2, 3, 3, padding=1), torch.randn(2, 2, 4, 4))):
-        spreads = {name: spread_of(kind, p, size=0.5) for name, p in layer.named_parameters()}
-        _, variance = tangent(layer, x, spreads)
+        covariances = {name: covariance_of(kind, p, size=0.5) for name, p in layer.named_parameters()}
+        _, variance = tangent(layer, x, covariances)
         columns = layer.weight.numel()
         basis = torch.eye(columns).view(columns, *layer.weight.shape)
         response = torch.stack([functional_call(layer, {"weight": w, "bias": 0 * layer.bias}, x) for w in basis])
-        weight = spreads["weight"]
+        weight = covariances["weight"]
         if isinstance(weight, KroneckerCovariance):
             axes = torch.kron(weight.outer, weight.inner)
             covariance = axes @ torch.diag(weight.along.flatten()) @ axes.T
         else:
-            covariance = torch.diag(weight.variance().flatten())
-        bias = spreads["bias"].variance().view(-1, *[1] * (x.ndim - 2))
+            covariance = torch.diag(variance_of(weight).flatten())
+        bias = variance_of(covariances["bias"]).view(-1, *[1] * (x.ndim - 2))
         expected = torch.einsum("a...,ab,b...->...", response, covariance, response) + bias
         assert_close(variance, expected.flatten(1), rtol=1e-4)
-        assert_close(weight.variance().flatten(), covariance.diagonal(), rtol=1e-4)
+        assert_close(variance_of(weight).flatten(), covariance.diagonal(), rtol=1e-4)
 
 
 BENDS = [nn.ReLU(inplace=True), nn.LeakyReLU(0.2), nn.ELU(), nn.GELU(), nn.SiLU(), nn.Softplus(), nn.Tanh(),
@@ -99,10 +107,10 @@ def test_one_hidden_layer_is_exact_to_first_order(bend: nn.Module) -> None:
     network[1].running_mean.normal_()
     network[1].running_var.uniform_(0.5, 2)
     x = torch.randn(4, 5)
-    spreads = {name: spread_of("diagonal", p, size=1e-3) for name, p in network.named_parameters()}
-    mean, variance = tangent(network, x, spreads)
+    covariances = {name: covariance_of("diagonal", p, size=1e-3) for name, p in network.named_parameters()}
+    mean, variance = tangent(network, x, covariances)
     assert torch.equal(mean, network(x))
-    assert_close(variance, linearised(network, x, spreads), rtol=1e-3, atol=0)
+    assert_close(variance, linearised(network, x, covariances), rtol=1e-3, atol=0)
 
 
 class Residual(nn.Module):
@@ -149,13 +157,13 @@ class Attention(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["dense", "largest", "mean", "residual", "attention"])
-@pytest.mark.parametrize("spread", list(COVARIANCES))
-def test_the_tangent_is_exact(kind: str, spread: str) -> None:
+@pytest.mark.parametrize("structure", list(COVARIANCES))
+def test_the_tangent_is_exact(kind: str, structure: str) -> None:
     network, x = deep(0, kind), torch.rand(4, 1, 6, 6)
-    spreads = {name: spread_of(spread, p, size=0.1) for name, p in network.named_parameters()}
-    mean, variance = tangent(network, x, spreads)
+    covariances = {name: covariance_of(structure, p, size=0.1) for name, p in network.named_parameters()}
+    mean, variance = tangent(network, x, covariances)
     assert torch.equal(mean, network(x))
-    assert_close(variance, linearised(network, x, spreads), rtol=1e-4, atol=1e-7)
+    assert_close(variance, linearised(network, x, covariances), rtol=1e-4, atol=1e-7)
 
 
 def test_the_tangent_of_strides_and_dilations() -> None:
@@ -163,8 +171,8 @@ def test_the_tangent_of_strides_and_dilations() -> None:
     network = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.PReLU(4), nn.Conv2d(4, 2, (2, 1), dilation=2),
                             nn.PReLU(), nn.Flatten())  # fmt: skip
     x = torch.randn(3, 1, 8, 8)
-    spreads = {name: spread_of("diagonal", p, size=0.1) for name, p in network.named_parameters()}
-    assert_close(tangent(network, x, spreads)[1], linearised(network, x, spreads), rtol=1e-4, atol=1e-7)
+    covariances = {name: covariance_of("diagonal", p, size=0.1) for name, p in network.named_parameters()}
+    assert_close(tangent(network, x, covariances)[1], linearised(network, x, covariances), rtol=1e-4, atol=1e-7)
 
 
 class Scaled(nn.Module):
@@ -192,7 +200,7 @@ def test_a_weight_used_twice_has_no_tangent_of_its_own() -> None:
     layer = nn.Linear(3, 3)
     with (
         pytest.raises(InputError, match="second use"),
-        TangentRecorder({id(layer.weight): spread_of("diagonal", layer.weight, size=1)}),
+        TangentRecorder({id(layer.weight): covariance_of("diagonal", layer.weight, size=1)}),
     ):
         layer(layer(torch.rand(2, 3)))
 
@@ -232,13 +240,21 @@ def test_places_stay_and_variance_comes(structure: laplace.Structure, embedder: 
     assert same(refitted, laplace.fit_posterior(embedder, batches(), structure="last-full").encode(PIXELS))
 
 
+def exact_diagonal(z: Tensor, parameters: list[Tensor], curvature: Curvature) -> list[Tensor]:
+    sums = [Diagonal(parameter) for parameter in parameters]
+    for found in gradients(z, parameters, curvature.root()):
+        for total, gradient in zip(sums, found, strict=True):
+            total.add(gradient)
+    return [total.squares for total in sums]
+
+
 @pytest.mark.parametrize("geometry", ["free", "euclidean"])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_it_is_the_posterior_of_the_exact_curvature(structure: str, geometry: Geometry, embedder: Embedder) -> None:
     """Conv, batch norm, in-place ReLU and pooling: many random passes against every cotangent there is."""
 
     def curvature(z: Tensor, labels: Tensor) -> Curvature:
-        return pair_curvature(z, PairGraph.of_classes(labels), geometry=geometry)
+        return pair_curvature(z, PairGraph.from_labels(labels), geometry=geometry)
 
     gathered = gather_network(
         Subject(embedder.backbone, embedder.head, "location"),
@@ -250,32 +266,35 @@ def test_it_is_the_posterior_of_the_exact_curvature(structure: str, geometry: Ge
         passes=3000,
     )
     priors = {layer: 2.0 * (number + 1) for number, layer in enumerate(gathered.weights())}
-    found = dict(zip(gathered.bends, gathered.posterior(priors).head.spreads, strict=True))
+    found = dict(zip(gathered.spectra, gathered.posterior(priors).head.spreads, strict=True))
 
     pixels, labels = batches()[0]
-    bend = curvature(embedder.head.location(embedder.backbone(pixels)), labels)
+    curved = curvature(embedder.head.location(embedder.backbone(pixels)), labels)
     named = {name: p for name, p in embedder.named_parameters() if name != "head.location.bias"}
     assert list(found) == list(named)
-    scale = 12 / 2.0 / bend.count
+    scale = 12 / 2.0 / curved.count
     for name, p in named.items():
         prior = priors[name.rpartition(".")[0]]
         z = embedder.head.location(embedder.backbone(pixels))
         if found[name].kind == "kronecker":
-            (exact,) = kronecker_factors(z, [p], bend.root())
-            expected = torch.linalg.inv(scale * exact.dense() + prior * torch.eye(p.numel())).diagonal().view_as(p)
+            factors = Kronecker(p)
+            for (gradient,) in gradients(z, [p], curved.root()):
+                factors.add(gradient)
+            exact = torch.kron(factors.outer, factors.inner) / factors.outer.trace()
+            expected = torch.linalg.inv(scale * exact + prior * torch.eye(p.numel())).diagonal().view_as(p)
         else:
-            expected = 1 / (scale * exact_diagonal(z, [p], bend)[0] + prior)
-        assert_close(found[name].variance(), expected.float(), rtol=0.15, atol=0)
+            expected = 1 / (scale * exact_diagonal(z, [p], curved)[0] + prior)
+        assert_close(variance_of(found[name]), expected.float(), rtol=0.15, atol=0)
 
 
 def test_an_exact_diagonal(embedder: Embedder) -> None:
     pixels, labels = batches()[0]
     z = embedder.head.location(embedder.backbone(pixels))
-    bend = laplace.positive_pairs(z, labels)
+    curved = laplace.positive_pairs(z, labels)
     named = [p for name, p in embedder.named_parameters() if name != "head.location.bias"]
     found = laplace.fit_posterior(embedder, batches(count=1), structure="exact-diagonal", prior=2.0).head.spreads
-    for exact, spread in zip(exact_diagonal(z, named, bend), found, strict=True):
-        assert_close(spread.variance(), 1 / (12 / bend.count * exact + 2.0), rtol=1e-4, atol=0)
+    for exact, covariance in zip(exact_diagonal(z, named, curved), found, strict=True):
+        assert_close(variance_of(covariance), 1 / (12 / curved.count * exact + 2.0), rtol=1e-4, atol=0)
 
 
 def test_some_parameters_alone(embedder: Embedder) -> None:

@@ -108,6 +108,11 @@ class Embedding(ABC):
         """(N,) in [0, 1], large = unlike anything the model has seen, where the belief keeps it; None elsewhere."""
         return None
 
+    @property
+    def item_scale(self) -> Tensor | None:
+        """The standard deviation of each item, (N, D) or (N, 1), where a family has one as a field; None elsewhere."""
+        return None
+
     def by_draw(self) -> tuple[Embedding, ...]:
         """One embedding per draw of the weights: `(self,)` for every family except `Draws`."""
         return (self,)

@@ -44,6 +44,10 @@ class Gaussian(Embedding):
     def variance(self) -> Tensor:
         return self.scale.square().expand_as(self.location)
 
+    @property
+    def item_scale(self) -> Tensor:
+        return self.scale
+
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         shape = (n, *self.location.shape)
         noise = torch.randn(shape, generator=generator, dtype=self.dtype, device=self.device)

@@ -71,11 +71,8 @@ def wrapped(module: nn.Module, shape: tuple[int, int, int], last_layer: str | No
 def _seen(network: nn.Module, layer: str, pixels: Tensor) -> tuple[Tensor, Tensor]:
     """What goes into a layer, and what comes out."""
     seen: list[tuple[Tensor, Tensor]] = []
-    hook = network.get_submodule(layer).register_forward_hook(lambda _, inputs, out: seen.append((inputs[0], out)))
-    try:
+    with network.get_submodule(layer).register_forward_hook(lambda _, inputs, out: seen.append((inputs[0], out))):
         network(pixels)
-    finally:
-        hook.remove()
     if len(seen) != 1:
         raise InputError("last_layer", expected="a layer that is used once", got=f"{layer!r}, used {len(seen)} times")
     return seen[0]

@@ -11,7 +11,7 @@ from torch import nn
 from howsure.errors import InputError
 from howsure.losses.centroids import Centroids, CentroidsAndClasses, class_centroids, nearest_centroid
 from howsure.losses.csd import ClosedFormSampledDistance
-from howsure.losses.features import ReadsFeatures
+from howsure.losses.features import ReadsFeatures, batch_loss
 from howsure.losses.hedged import Hedged, SoftContrastive, learned_link
 from howsure.losses.mc_infonce import MCInfoNCE
 from howsure.losses.means import OnMeans
@@ -37,6 +37,7 @@ __all__ = [
     "ReadsFeatures",
     "SoftContrastive",
     "SumLoss",
+    "batch_loss",
     "build_loss",
     "class_centroids",
     "learned_link",

@@ -174,7 +174,7 @@ def test_a_batch_without_pairs_says_nothing() -> None:
 class _Length(nn.Module):
     """A loss that needs no pairs."""
 
-    def forward(self, belief: object, labels: Tensor) -> Tensor:
+    def forward(self, embedding: object, labels: Tensor) -> Tensor:
         return torch.zeros(())
 
 

@@ -122,6 +122,17 @@ class Embedding(ABC):
         mean = self.mean
         return mean.new_zeros(*mean.shape[:-1], 1), mean[..., None, :], self.variance[..., None, :]
 
+    def covariances(self, axes: np.ndarray) -> np.ndarray:
+        """Of the components along axes (P, D), (N, K, P, P): coordinates are independent unless a family says else."""
+        variances = self.components()[2].detach().double().numpy()
+        covariances: np.ndarray = np.einsum("pd,nkd,qd->nkpq", axes, variances, axes)
+        return covariances
+
+    @property
+    def circular_deviation(self) -> Tensor | None:
+        """The circular standard deviation in radians, (N,), for a family on the unit circle; None elsewhere."""
+        return None
+
     @property
     def family(self) -> str:
         """The name under which `restore` finds this family."""

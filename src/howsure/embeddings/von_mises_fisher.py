@@ -95,6 +95,9 @@ class VonMisesFisher(Embedding):
             return None
         return (-2 * torch.log1p(-mean_resultant_gap(self.concentration.double(), 2))).sqrt().clamp_max(torch.pi)
 
+    def rotated(self, rotation: Tensor) -> VonMisesFisher:
+        return VonMisesFisher(self.direction @ rotation, self.concentration)
+
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         return sample_vmf(self.direction, self.concentration, n, generator=generator)
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from howsure.embeddings import Draws, Embedding
-from howsure.embeddings.rotated import rotated
 from howsure.errors import InputError
 from howsure.posteriors.base import PosteriorHead, posterior_of, single_head
 from howsure.posteriors.laplace.last_layer import LastLayerLaplace
@@ -50,7 +49,7 @@ class MemberHeads(PosteriorHead):
 
     def forward(self, features: Tensor) -> Draws:
         members = zip(self.members, self._parts(features), self.rotations, strict=True)
-        return Draws.stack([rotated(member(part), rotation) for member, part, rotation in members])
+        return Draws.stack([member(part).rotated(rotation) for member, part, rotation in members])
 
     def model_part(self, embedding: Embedding, features: Tensor | None = None) -> Tensor | None:
         """The disagreement of the members, and the mean of what each has by its own posterior."""

@@ -35,7 +35,7 @@ from howsure.posteriors.laplace import PairGraph, pair_curvature
 from howsure.posteriors.laplace.base import through
 from howsure.posteriors.laplace.last_layer_curvature import Diagonal, Full, LastLayer, LowRankRows
 from howsure.posteriors.laplace.learned_variance import LearnedVariance
-from howsure.posteriors.laplace.network_curvature import sampled_diagonal
+from howsure.posteriors.laplace.network_curvature import gradients
 
 BATCH, PAIRS, DRAWS = 64, 10_000, 100
 TIMED = 50  # of the pairs, where they are taken one at a time
@@ -93,7 +93,7 @@ def fitting(net: Net, times: int) -> list[Row]:
     def add(gathered: LastLayer) -> Callable[[], None]:
         def four_batches() -> None:  # a sketch is compressed every few batches
             for _ in range(4):
-                gathered.add(features, pair_curvature(z, PairGraph.mined(mined, BATCH), geometry="euclidean"))
+                gathered.add(features, pair_curvature(z, PairGraph.from_mined(mined, BATCH), geometry="euclidean"))
 
         return four_batches
 
@@ -136,11 +136,13 @@ def pair_by_pair(features: Tensor, z: Tensor, mined: list[Tensor]) -> Callable[[
 def whole_network(net: Net) -> Callable[[], None]:
     embedder, pixels = net.embedder(), net.pixels(BATCH)
     parameters = list(embedder.parameters())
-    pairs = PairGraph.of_classes(LABELS)
+    pairs = PairGraph.from_labels(LABELS)
 
     def draw() -> None:
         _, _, z = through(embedder.head, "location", embedder.backbone(pixels))
-        sampled_diagonal(z, parameters, pair_curvature(z, pairs))
+        for found in gradients(z, parameters, pair_curvature(z, pairs).cotangents(1)):
+            for gradient in found:
+                gradient.square()
 
     return draw
 

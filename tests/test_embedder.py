@@ -42,7 +42,7 @@ def saved_files(pictures: np.ndarray, folder: Path) -> list[Path]:
 # Encoding
 
 
-def test_every_kind_of_input_gives_the_same_beliefs(embedder: Embedder, pictures: np.ndarray, tmp_path: Path) -> None:
+def test_every_kind_of_input_gives_the_same_embedding(embedder: Embedder, pictures: np.ndarray, tmp_path: Path) -> None:
     paths = saved_files(pictures, tmp_path)
     pixels = SPEC.normalise(torch.from_numpy(pictures[:, None]))
 
@@ -65,9 +65,9 @@ def test_every_kind_of_input_gives_the_same_beliefs(embedder: Embedder, pictures
         "torch loader": torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pixels), batch_size=4),
     }
     for kind, given in inputs.items():
-        belief = embedder.encode(given, batch=3)
-        assert torch.allclose(belief.mean, wanted.mean, atol=1e-6), kind
-        assert torch.allclose(belief.variance, wanted.variance, atol=1e-6), kind
+        embedding = embedder.encode(given, batch=3)
+        assert torch.allclose(embedding.mean, wanted.mean, atol=1e-6), kind
+        assert torch.allclose(embedding.variance, wanted.variance, atol=1e-6), kind
 
 
 def test_one_picture_needs_no_list(embedder: Embedder, pictures: np.ndarray, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_network_without_weights(pictures: np.ndarray, tmp_path: Path) -> None
     )
 
 
-def test_a_head_that_gives_no_belief(pictures: np.ndarray) -> None:
+def test_a_head_that_gives_no_embedding(pictures: np.ndarray) -> None:
     with pytest.raises(InputError, match="expected an Embedding, got Tensor"):
         Embedder("mlp", nn.Linear(64, 3), SPEC).encode(pictures)
 
@@ -251,9 +251,9 @@ def test_a_head_by_name_needs_a_dimension() -> None:
         Embedder("mlp", "point", SPEC)
 
 
-def test_batches_do_not_change_beliefs(embedder: Embedder, pictures: np.ndarray) -> None:
+def test_batches_do_not_change_embeddings(embedder: Embedder, pictures: np.ndarray) -> None:
     def means(batch: int) -> Tensor:
-        belief: Embedding = embedder.encode(pictures, batch=batch)
-        return belief.mean
+        embedding: Embedding = embedder.encode(pictures, batch=batch)
+        return embedding.mean
 
     assert torch.allclose(means(1), means(256), atol=1e-6)

@@ -112,9 +112,9 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_explained(damage: str, embedder: Embedder, tmp_path: Path) -> None:
     embedder.save(tmp_path)
-    harm, said = DAMAGE[damage]
+    harm, message = DAMAGE[damage]
     harm(tmp_path)
-    with pytest.raises(ModelError, match=said) as caught:
+    with pytest.raises(ModelError, match=message) as caught:
         Embedder.load(tmp_path)
     assert str(tmp_path) in str(caught.value)
 

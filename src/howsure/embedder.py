@@ -1,11 +1,10 @@
-"""Backbone and head together: pictures in, beliefs out; saved as a directory without pickle."""
+"""Backbone and head together: pictures in, embeddings out; saved as a directory without pickle."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from safetensors.torch import save as weight_bytes
 from torch import Tensor, nn
 
 from howsure import __version__, data
-from howsure.backbones import BACKBONES, build_backbone, feature_count
+from howsure.backbones import BACKBONES, build_backbone, evaluating, feature_count
 from howsure.data import ImageSet, InputSpec, Skipped
 from howsure.embeddings import Embedding, cat
 from howsure.errors import InputError, ModelError
@@ -28,15 +27,13 @@ from howsure.heads import HEADS, build_head
 from howsure.heads.wrapped import wrapped
 from howsure.posteriors import build_posterior, posterior_of, single_head
 
-__all__ = ["Embedder", "Encoded", "load"]
-
 FORMAT = 1
-FOREIGN = "foreign"
+EXTERNAL = "foreign"  # on a card: a module given by the user, not by name
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The beliefs about a set of pictures, the pictures they are about, and those that could not be read."""
+    """The embedding of a set of pictures, those pictures, and the ones that could not be read."""
 
     embedding: Embedding
     images: ImageSet
@@ -44,7 +41,7 @@ class Encoded:
 
 
 class Embedder(nn.Module):
-    """Pictures to beliefs: `head(backbone(pixels))`.
+    """Pictures to an `Embedding`: `head(backbone(pixels))`.
 
     Give `backbone` and `head` by name, or any `nn.Module`: a backbone maps (N, C, H, W) to (N, M) features, a head maps
     features to an `Embedding`. `spec` says how a picture becomes a tensor; `card` is what travels with the weights.
@@ -75,8 +72,8 @@ class Embedder(nn.Module):
         named: dict[type, str] = {kind: name for name, kind in HEADS.items()}
         inner, posterior = single_head(head), posterior_of(head)
         self.card: dict[str, Any] = dict(card or {}) | {
-            "backbone": backbone if isinstance(backbone, str) else FOREIGN,
-            "head": named.get(type(inner), FOREIGN),
+            "backbone": backbone if isinstance(backbone, str) else EXTERNAL,
+            "head": named.get(type(inner), EXTERNAL),
             "dim": inner.dim if type(inner) in named else dim,
             "input": spec.to_json(),
         }
@@ -102,7 +99,7 @@ class Embedder(nn.Module):
         return cls(backbone, head, spec, dim=head.dim).eval()
 
     def forward(self, pixels: Tensor) -> Embedding:
-        """(N, C, H, W) normalised pixels to beliefs about N pictures."""
+        """(N, C, H, W) normalised pixels to N items."""
         if pixels.ndim != 4 or not pixels.is_floating_point():
             raise InputError(
                 "pixels",
@@ -110,13 +107,13 @@ class Embedder(nn.Module):
                 got=f"{pixels.dtype}, {tuple(pixels.shape)}",
                 fix="use InputSpec.normalise",
             )
-        return self._believed(self.backbone(pixels))
+        return self._from_features(self.backbone(pixels))
 
-    def _believed(self, features: Tensor) -> Embedding:
-        belief = self.head(features)
-        if not isinstance(belief, Embedding):
-            raise InputError("head", expected="an Embedding", got=type(belief).__name__, fix="see howsure.heads")
-        return belief
+    def _from_features(self, features: Tensor) -> Embedding:
+        embedding = self.head(features)
+        if not isinstance(embedding, Embedding):
+            raise InputError("head", expected="an Embedding", got=type(embedding).__name__, fix="see howsure.heads")
+        return embedding
 
     @property
     def device(self) -> torch.device:
@@ -125,8 +122,8 @@ class Embedder(nn.Module):
 
     @property
     def fingerprint(self) -> str:
-        """A short name for exactly these weights, and for what a posterior does with them."""
-        return self._name(self._weights())
+        """A short hash of exactly these weights, and of the settings of a posterior."""
+        return self._hash(self._weights())
 
     def with_head(
         self, head: nn.Module, card: Mapping[str, Any] | None = None, *, backbone: nn.Module | None = None
@@ -141,7 +138,7 @@ class Embedder(nn.Module):
         return other
 
     def encode(self, inputs: Any, *, batch: int = 256, progress: Callable[[int], None] | None = None) -> Embedding:
-        """Beliefs about pictures, in order, on the CPU.
+        """The embedding of pictures, in order, on the CPU.
 
         `inputs`: paths, PIL pictures or arrays (H, W[, 3]) in a sequence; one uint8 array (N, H, W[, 3]); an
         `ImageSet`; or a loader that yields batches of normalised float tensors, alone or first in a tuple. `progress`
@@ -149,7 +146,7 @@ class Embedder(nn.Module):
         """
         parts, done = [], 0
         for pixels in self._batches(inputs, batch):
-            parts.append(self._belief(pixels))
+            parts.append(self._encoded(pixels))
             done += len(pixels)
             if progress:
                 progress(done)
@@ -158,38 +155,38 @@ class Embedder(nn.Module):
         return cat(parts)
 
     def encode_split(self, inputs: Any, *, batch: int = 256) -> tuple[Embedding, Tensor | None]:
-        """Beliefs as `encode` gives them, and how much of each uncertainty, (N,), is about the model.
+        """The embedding as `encode` gives it, and the epistemic part of each uncertainty, (N,).
 
-        That is what comes from weights that are not known exactly; the rest is about the picture. One network alone
-        knows its weights: all is about the picture. None where the method cannot tell.
+        That part comes from the posterior of the weights; the rest is about the picture. It is 0 for a network without
+        a posterior, and None where a posterior cannot separate the parts.
         """
-        beliefs, parts = [], []
+        embeddings, parts = [], []
         for pixels in self._batches(inputs, batch):
-            with self._judging():
+            with evaluating(self):
                 features = self.backbone(pixels.to(self.device))
-                belief = self._believed(features)
-                part = self.model_part(belief, features)
-            beliefs.append(belief.to(device="cpu").checked())
+                embedding = self._from_features(features)
+                part = self.model_part(embedding, features)
+            embeddings.append(embedding.to(device="cpu").checked())
             parts += [] if part is None else [part.cpu()]
-        if not beliefs:
+        if not embeddings:
             raise InputError("encode", expected="at least one picture", got="none")
-        return cat(beliefs), torch.cat(parts) if parts else None
+        return cat(embeddings), torch.cat(parts) if parts else None
 
-    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
-        """Of each uncertainty, (N,), what is about the model; None where it cannot be told, or not without features."""
+    def model_part(self, embedding: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """The epistemic part of each uncertainty, (N,); None where it is unknown, or not known without features."""
         posterior = posterior_of(self.head)
-        return posterior.model_part(belief, features) if posterior else torch.zeros_like(belief.uncertainty)
+        return posterior.model_part(embedding, features) if posterior else torch.zeros_like(embedding.uncertainty)
 
     def encode_stream(self, images: ImageSet, *, batch: int = 256, strict: bool = False) -> Iterator[Encoded]:
-        """Beliefs about a set of any size, `batch` pictures at a time; unreadable ones are skipped and reported."""
+        """The embedding of a set of any size, `batch` pictures at a time; unreadable ones are skipped and reported."""
         for chunk in data.stream(images, self.spec, batch=batch, strict=strict):
-            belief = self._belief(self.spec.normalise(chunk.pixels.to(self.device)))
-            yield Encoded(belief, images.subset(chunk.indices), chunk.skipped)
+            embedding = self._encoded(self.spec.normalise(chunk.pixels.to(self.device)))
+            yield Encoded(embedding, images.subset(chunk.indices), chunk.skipped)
 
     def encode_set(
         self, images: ImageSet, *, strict: bool = False, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Beliefs about every readable picture of a set, and a report on the others; none readable is an error."""
+        """The embedding of every readable picture of a set, and a report on the others; none readable is an error."""
         parts: list[Encoded] = []
         skipped: list[Skipped] = []
         for part in self.encode_stream(images, strict=strict):
@@ -200,8 +197,8 @@ class Embedder(nn.Module):
         kept = [name for part in parts for name in part.images.ids]
         if not kept:
             raise data.none_readable(images, skipped)
-        place = {name: row for row, name in enumerate(images.ids)}
-        return Encoded(cat([p.embedding for p in parts]), images.subset([place[name] for name in kept]), tuple(skipped))
+        rows = {name: row for row, name in enumerate(images.ids)}
+        return Encoded(cat([p.embedding for p in parts]), images.subset([rows[name] for name in kept]), tuple(skipped))
 
     def save(self, path: str | Path) -> None:
         """Write `weights.safetensors` and `card.json`, each whole or not at all; other files in the directory stay."""
@@ -210,7 +207,7 @@ class Embedder(nn.Module):
         weights = self._weights()
         card = self.card | {
             "format": FORMAT,
-            "fingerprint": self._name(weights),
+            "fingerprint": self._hash(weights),
             "howsure": __version__,
             "torch": torch.__version__,
         }
@@ -238,39 +235,28 @@ class Embedder(nn.Module):
                 parts["backbone"], parts["head"], InputSpec.from_json(card["input"]), dim=card["dim"], card=card
             )
             if "posterior" in card:
-                inside, around = build_posterior(embedder.backbone, embedder.head, card["posterior"])
-                embedder = embedder.with_head(around, backbone=inside)
+                around, outer = build_posterior(embedder.backbone, embedder.head, card["posterior"])
+                embedder = embedder.with_head(outer, backbone=around)
             embedder.load_state_dict(parse_weights(weights))
         except (OSError, SafetensorError, RuntimeError, KeyError) as error:
             got = " ".join(str(error).split())[:200]
             raise ModelError(f"weights of {path}", got=got, fix="train or copy the model again") from error
-        if embedder._name(weights) != card.get("fingerprint"):
+        if embedder._hash(weights) != card.get("fingerprint"):
             raise ModelError(f"weights of {path} are not the ones the card names", fix="train or copy the model again")
         return embedder.eval()
 
-    def _name(self, weights: bytes) -> str:
+    def _hash(self, weights: bytes) -> str:
         posterior = self.card.get("posterior")  # the draws of another seed are other networks
-        told = json.dumps(posterior, sort_keys=True).encode() if posterior else b""
-        return hashlib.sha256(weights + told).hexdigest()[:16]
+        settings = json.dumps(posterior, sort_keys=True).encode() if posterior else b""
+        return hashlib.sha256(weights + settings).hexdigest()[:16]
 
     def _weights(self) -> bytes:
         # Cloned, because safetensors takes no two names for one tensor, and tied layers have them.
         return weight_bytes({name: t.detach().cpu().contiguous().clone() for name, t in self.state_dict().items()})
 
-    def _belief(self, pixels: Tensor) -> Embedding:
-        with self._judging():
+    def _encoded(self, pixels: Tensor) -> Embedding:
+        with evaluating(self):
             return self(pixels.to(self.device)).to(device="cpu").checked()
-
-    @contextmanager
-    def _judging(self) -> Iterator[None]:
-        modes = {module: module.training for module in self.modules()}
-        self.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module, training in modes.items():  # one by one: some layers may be frozen on purpose
-                module.training = training
 
     def _batches(self, inputs: Any, batch: int) -> Iterable[Tensor]:
         """Normalised float batches from whatever `encode` takes."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from howsure.backbones import remembering
-from howsure.backbones.frozen import TOGETHER, Frozen
+from howsure.backbones.frozen import BATCH, Frozen
 from howsure.errors import InputError
 
 
@@ -32,7 +32,7 @@ def counting() -> _Counting:
 
 @pytest.fixture
 def pictures() -> Tensor:
-    return torch.rand(2 * TOGETHER + 5, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    return torch.rand(2 * BATCH + 5, 3, 2, 2, generator=torch.Generator().manual_seed(0))
 
 
 def test_nothing_trains_it(counting: _Counting) -> None:
@@ -87,7 +87,7 @@ def test_a_file_serves_the_next_process(counting: _Counting, pictures: Tensor, t
     with remembering(file):
         assert not file.exists()  # nothing to keep so far
         first = frozen(pictures)
-    with remembering(file), remembering():  # the outer one serves
+    with remembering(file), remembering():  # the outer one is used
         assert torch.equal(frozen(pictures), first)
     assert counting.seen == len(pictures)
 
@@ -95,7 +95,7 @@ def test_a_file_serves_the_next_process(counting: _Counting, pictures: Tensor, t
 def test_a_file_of_something_else_is_left_alone(counting: _Counting, pictures: Tensor, tmp_path: Path) -> None:
     file = tmp_path / "features.sqlite"
     file.write_text("dear diary" * 500)
-    with remembering(file), pytest.raises(InputError, match="frozen networks") as caught:
+    with remembering(file), pytest.raises(InputError, match="cache of features") as caught:
         Frozen(counting)(pictures)
     assert "delete" in caught.value.fix
     assert file.read_text() == "dear diary" * 500

@@ -11,25 +11,25 @@ FEATURES = torch.randn(6, 10, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_features_become_beliefs(name: str) -> None:
-    belief = build_head(name, 10, 4)(FEATURES)
-    assert isinstance(belief, Embedding)
-    assert belief.mean.shape == (6, 4)
-    assert belief.checked() is belief
+def test_features_become_embeddings(name: str) -> None:
+    embedding = build_head(name, 10, 4)(FEATURES)
+    assert isinstance(embedding, Embedding)
+    assert embedding.mean.shape == (6, 4)
+    assert embedding.checked() is embedding
 
 
 @pytest.mark.parametrize("name", ["point", "gaussian"])
 def test_means_lie_on_the_sphere(name: str) -> None:
-    belief = build_head(name, 10, 4)(FEATURES)
-    assert belief.family == name
-    assert torch.allclose(belief.mean.norm(dim=-1), torch.ones(6), atol=1e-6)
+    embedding = build_head(name, 10, 4)(FEATURES)
+    assert embedding.family == name
+    assert torch.allclose(embedding.mean.norm(dim=-1), torch.ones(6), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_every_weight_gets_a_gradient(name: str) -> None:
     head = build_head(name, 10, 4)
-    belief = head(FEATURES)
-    (belief.mean[:, 0].sum() + belief.uncertainty.sum()).backward()
+    embedding = head(FEATURES)
+    (embedding.mean[:, 0].sum() + embedding.uncertainty.sum()).backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in head.parameters())
 
 
@@ -39,7 +39,7 @@ def test_point_head_is_a_normalised_linear_layer() -> None:
     assert torch.allclose(head(FEATURES).mean, z / z.norm(dim=-1, keepdim=True), atol=1e-6)
 
 
-def test_gaussian_head_starts_with_one_opinion_and_little_evidence_is_a_wide_belief() -> None:
+def test_gaussian_head_starts_with_one_opinion_and_little_evidence_is_a_wide_embedding() -> None:
     head = GaussianHead(10, 4)
     z = head.location(FEATURES).detach()
     assert torch.allclose(head(FEATURES).uncertainty, 0.05 / z.square().sum(-1))
@@ -60,8 +60,8 @@ def test_gaussian_scale_is_the_spread_of_normalised_samples() -> None:
 
 def test_scales_do_not_shape_the_features() -> None:
     features = FEATURES.clone().requires_grad_()
-    belief = GaussianHead(10, 4)(features)
-    assert torch.autograd.grad(belief.uncertainty.sum(), features, allow_unused=True)[0] is None
+    embedding = GaussianHead(10, 4)(features)
+    assert torch.autograd.grad(embedding.uncertainty.sum(), features, allow_unused=True)[0] is None
 
 
 @pytest.mark.parametrize(("bias", "log_variance"), [(1e4, 4.0), (-1e4, -14.0)])
@@ -95,8 +95,8 @@ def test_hedged_scales_start_equal_one_for_each_dimension_and_stay_in_bounds(nam
 
 
 def test_two_modes_have_equal_weight_and_places_of_their_own() -> None:
-    belief = build_head("hedged-2", 10, 4)(FEATURES)
-    log_weights, means, _ = belief.components()
+    embedding = build_head("hedged-2", 10, 4)(FEATURES)
+    log_weights, means, _ = embedding.components()
     assert torch.allclose(log_weights.exp(), torch.tensor(0.5))
     apart = (means[:, 0] - means[:, 1]).norm(dim=-1)
     assert (apart > 0).all()
@@ -111,14 +111,14 @@ def test_directions_are_normalised_and_concentrations_grow_with_evidence(name: s
     head = build_head(name, 10, 4).double().eval()
     head.location.bias.data.zero_()
     faint = FEATURES.double() / 4  # below the cap
-    belief, fainter = head(faint), head(faint / 2)
-    assert belief.family == "vmf"
+    embedding, fainter = head(faint), head(faint / 2)
+    assert embedding.family == "vmf"
     z = faint @ head.location.weight.T
-    assert torch.allclose(belief.direction, z / z.norm(dim=-1, keepdim=True), atol=1e-6)
-    assert torch.allclose(fainter.direction, belief.direction, atol=1e-6)
+    assert torch.allclose(embedding.direction, z / z.norm(dim=-1, keepdim=True), atol=1e-6)
+    assert torch.allclose(fainter.direction, embedding.direction, atol=1e-6)
     power = {"vmf": 256, "norm": 2}[name]
-    assert torch.allclose(power * fainter.concentration, belief.concentration, rtol=1e-4)
-    assert (fainter.uncertainty > belief.uncertainty).all()
+    assert torch.allclose(power * fainter.concentration, embedding.concentration, rtol=1e-4)
+    assert (fainter.uncertainty > embedding.uncertainty).all()
     with pytest.raises(InputError, match="2 or more"):
         build_head(name, 10, 1)
 
@@ -130,13 +130,13 @@ def test_norm_is_the_concentration() -> None:
 
 def test_vmf_head_starts_at_an_expected_cosine_of_a_half_for_the_typical_picture() -> None:
     head = VonMisesFisherHead(10, 4)
-    belief = head(FEATURES)
-    typical = belief.concentration
+    embedding = head(FEATURES)
+    typical = embedding.concentration
     for kind, evidence in enumerate((head.location(FEATURES), FEATURES)):
         squared = evidence.detach().square().sum(-1)
         typical = typical * (squared.mean() / squared) ** (1, 3)[kind]
         assert head.typical[kind].item() == pytest.approx(squared.mean().item())
-    assert torch.allclose(VonMisesFisher(belief.direction, typical).confidence, torch.tensor(0.5), atol=1e-4)
+    assert torch.allclose(VonMisesFisher(embedding.direction, typical).confidence, torch.tensor(0.5), atol=1e-4)
     before = head.eval().typical.clone()
     head(10 * FEATURES)
     assert torch.equal(head.typical, before)
@@ -145,8 +145,8 @@ def test_vmf_head_starts_at_an_expected_cosine_of_a_half_for_the_typical_picture
 
 def test_strength_shapes_the_features_a_little_and_length_does_not() -> None:
     features = FEATURES.clone().requires_grad_()
-    belief = VonMisesFisherHead(10, 4)(features)
-    (gradient,) = torch.autograd.grad(belief.concentration.log().sum(), features)
+    embedding = VonMisesFisherHead(10, 4)(features)
+    (gradient,) = torch.autograd.grad(embedding.concentration.log().sum(), features)
     of_strength = 2 * FEATURES / FEATURES.square().sum(-1, keepdim=True)
     assert torch.allclose(gradient, 3 * of_strength * 0.06 / 4, atol=1e-6)
 
@@ -154,9 +154,9 @@ def test_strength_shapes_the_features_a_little_and_length_does_not() -> None:
 def test_concentrations_stay_below_the_cap_and_come_down_again() -> None:
     head = VonMisesFisherHead(10, 4)
     torch.nn.init.constant_(head.level, 1e4)
-    belief = head(FEATURES)
-    assert torch.allclose(belief.confidence, torch.tensor(0.9999), atol=1e-6)
-    belief.concentration.sum().backward()
+    embedding = head(FEATURES)
+    assert torch.allclose(embedding.confidence, torch.tensor(0.9999), atol=1e-6)
+    embedding.concentration.sum().backward()
     assert head.level.grad > 0
     torch.nn.init.constant_(head.level, -1e4)
     assert not head(FEATURES).checked().confidence.any()

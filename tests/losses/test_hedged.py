@@ -23,17 +23,17 @@ from howsure.losses.hedged import (
 LABELS = torch.arange(3).repeat_interleave(4)
 
 
-def places(dim: int = 2, *, seed: int = 0) -> Tensor:
+def random_points(dim: int = 2, *, seed: int = 0) -> Tensor:
     rng = torch.Generator().manual_seed(seed)
     return torch.randn(3, dim, generator=rng)[LABELS] + 0.4 * torch.randn(len(LABELS), dim, generator=rng)
 
 
 def gaussian(dim: int = 2) -> Gaussian:
-    return Gaussian(places(dim), torch.linspace(0.1, 0.6, len(LABELS) * dim).view(-1, dim))
+    return Gaussian(random_points(dim), torch.linspace(0.1, 0.6, len(LABELS) * dim).view(-1, dim))
 
 
 def two_modes(dim: int = 2) -> GaussianMixture:
-    location = torch.stack([places(dim), places(dim, seed=1)], 1)
+    location = torch.stack([random_points(dim), random_points(dim, seed=1)], 1)
     return GaussianMixture(torch.zeros(len(LABELS), 2), location, torch.full((len(LABELS), 2, 1), 0.3))
 
 
@@ -60,7 +60,7 @@ def test_the_link_starts_where_it_is_told_and_falls_with_distance() -> None:
 
 
 def test_soft_contrastive_is_cross_entropy_with_equal_weight_for_both_kinds() -> None:
-    points = places()
+    points = random_points()
     costs: dict[bool, list[float]] = {True: [], False: []}
     for i in range(len(points)):
         for j in range(i):
@@ -127,9 +127,9 @@ def test_marginal_is_the_tighter_bound() -> None:
     assert marginal < elbo
 
 
-def test_sure_beliefs_are_the_soft_contrastive_loss() -> None:
-    sure = Gaussian(places(), torch.full((len(LABELS), 2), 1e-5))
-    wanted = SoftContrastive(offset=5.0)(Point(places()), LABELS).item()
+def test_sure_embeddings_are_the_soft_contrastive_loss() -> None:
+    sure = Gaussian(random_points(), torch.full((len(LABELS), 2), 1e-5))
+    wanted = SoftContrastive(offset=5.0)(Point(random_points()), LABELS).item()
     for objective in OBJECTIVES:
         assert Hedged(weight=0.0, objective=objective)(sure, LABELS).item() == pytest.approx(wanted, rel=1e-4)
 
@@ -141,7 +141,7 @@ def test_loss_falls_when_classes_part() -> None:
 
 
 def test_a_picture_between_two_classes_becomes_unsure() -> None:
-    """Marginal likelihood: a wide belief pays where single places are often wrong."""
+    """Marginal likelihood: a wide embedding pays where single points are often wrong."""
     points = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0], [0.4, 1.6]])
     labels = torch.tensor([0, 0, 1, 1, 0])
     scale = torch.full((5, 1), 0.3, requires_grad=True)
@@ -226,7 +226,7 @@ def test_bad_batches(loss: torch.nn.Module) -> None:
 
 def test_points_cannot_hedge() -> None:
     with pytest.raises(InputError, match="hedged head"):
-        Hedged()(Point(places()), LABELS)
+        Hedged()(Point(random_points()), LABELS)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def batch(classes: int = 3, each: int = 4, *, seed: int = 0) -> tuple[Tensor, Te
     return F.normalize(centres[labels] + 0.8 * torch.randn(len(labels), 5, generator=rng), dim=-1), labels
 
 
-def belief(points: Tensor) -> Gaussian:
+def embedding(points: Tensor) -> Gaussian:
     return Gaussian(points, torch.linspace(0.1, 0.6, len(points))[:, None])
 
 
@@ -27,7 +27,7 @@ def belief(points: Tensor) -> Gaussian:
 
 def test_csd_against_a_loop() -> None:
     points, labels = batch()
-    e = belief(points)
+    e = embedding(points)
     wanted = references.csd(
         points.double().numpy(), e.variance.double().numpy(), labels.numpy(), scale=3.0, offset=4.0, weight=0.01
     )
@@ -38,10 +38,10 @@ def test_csd_against_a_loop() -> None:
 def test_csd_gradients_are_finite_even_for_equal_pictures() -> None:
     points, labels = batch()
     points[1] = points[0]
-    place, scale = points.requires_grad_(), torch.full((len(points), 1), 1e-3, requires_grad=True)
+    mean, scale = points.requires_grad_(), torch.full((len(points), 1), 1e-3, requires_grad=True)
     loss = ClosedFormSampledDistance()
-    loss(Gaussian(place, scale), labels).backward()
-    for tensor in (place, scale, *loss.parameters()):
+    loss(Gaussian(mean, scale), labels).backward()
+    for tensor in (mean, scale, *loss.parameters()):
         assert tensor.grad is not None
         assert torch.isfinite(tensor.grad).all()
         assert tensor.grad.any()
@@ -51,7 +51,7 @@ def test_csd_falls_when_classes_part() -> None:
     points, labels = batch()
     apart = F.one_hot(labels, 5).float()
     loss = ClosedFormSampledDistance()
-    assert loss(belief(apart), labels) < loss(belief(points), labels)
+    assert loss(embedding(apart), labels) < loss(embedding(points), labels)
 
 
 def test_csd_makes_ambiguous_pictures_unsure() -> None:
@@ -69,9 +69,9 @@ def test_csd_needs_doubt_and_both_kinds_of_pairs() -> None:
         ClosedFormSampledDistance()(Point(points), labels)
     for one_kind in (torch.zeros(len(points)), torch.arange(len(points))):
         with pytest.raises(InputError, match="class-balanced"):
-            ClosedFormSampledDistance()(belief(points), one_kind)
+            ClosedFormSampledDistance()(embedding(points), one_kind)
     with pytest.raises(InputError, match="class-balanced"):
-        ClosedFormSampledDistance()(belief(points)[:1], labels[:1])
+        ClosedFormSampledDistance()(embedding(points)[:1], labels[:1])
 
 
 def test_csd_takes_every_pair() -> None:
@@ -87,7 +87,7 @@ def test_contrastive_is_theirs(power: int) -> None:
     points, labels = batch()
     theirs = losses.ContrastiveLoss(pos_margin=0.0, neg_margin=0.9, distance=distances.LpDistance(power=power))
     ours = build_loss("contrastive", options={"power": power, "neg_margin": 0.9})
-    assert torch.equal(ours(belief(points), labels), theirs(points, labels))
+    assert torch.equal(ours(embedding(points), labels), theirs(points, labels))
 
 
 def test_triplet_is_theirs() -> None:
@@ -107,7 +107,7 @@ def test_any_loss_and_miner_of_theirs() -> None:
     points, labels = batch()
     loss, miner = losses.MultiSimilarityLoss(), miners.MultiSimilarityMiner()
     wanted = loss(points, labels, miner(points, labels))
-    assert torch.equal(OnMeans(loss, miner)(belief(points), labels), wanted)
+    assert torch.equal(OnMeans(loss, miner)(embedding(points), labels), wanted)
 
 
 def test_a_loss_with_weights_of_its_own() -> None:
@@ -186,9 +186,9 @@ def test_options_are_left_as_they_were() -> None:
 
 def test_contrastive_pulls_pairs_together() -> None:
     points, labels = batch()
-    place = points.clone().requires_grad_()
-    build_loss("contrastive")(Point(place), labels).backward()
-    step = Point(points - 0.05 * place.grad)
+    mean = points.clone().requires_grad_()
+    build_loss("contrastive")(Point(mean), labels).backward()
+    step = Point(points - 0.05 * mean.grad)
     before, after = (build_loss("contrastive")(e, labels).item() for e in (Point(points), step))
     assert np.isfinite(after)
     assert after < before

@@ -25,7 +25,7 @@ def vectors(*, scale: float = 1.0) -> Tensor:
     return scale * torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def belief(z: Tensor) -> VonMisesFisher:
+def embedding(z: Tensor) -> VonMisesFisher:
     return VonMisesFisher(F.normalize(z, dim=-1), z.norm(dim=-1))
 
 
@@ -33,7 +33,7 @@ def test_cross_entropy_against_a_softmax_of_the_free_vectors() -> None:
     loss, z = NormCrossEntropy(3, 3).double(), vectors()
     share = torch.exp(z @ loss.classifier.weight.T + loss.classifier.bias)
     wanted = -(share[torch.arange(6), LABELS] / share.sum(1)).log().mean()
-    assert loss(belief(z), LABELS).item() == pytest.approx(wanted.item())
+    assert loss(embedding(z), LABELS).item() == pytest.approx(wanted.item())
 
 
 @pytest.mark.parametrize("margin", [0.2, 1.0])
@@ -44,25 +44,27 @@ def test_triplets_against_a_loop(margin: float) -> None:
         if LABELS[a] == LABELS[p] != LABELS[n]:
             costs.append(max(0.0, ((z[a] - z[p]).norm() - (z[a] - z[n]).norm() + margin).item()))
     wanted = sum(costs) / sum(cost > 0 for cost in costs)
-    assert NormTriplet(margin=margin)(belief(z), LABELS).item() == pytest.approx(wanted)
+    assert NormTriplet(margin=margin)(embedding(z), LABELS).item() == pytest.approx(wanted)
 
 
 def test_length_costs_where_the_answer_is_wrong_and_saves_where_it_is_right() -> None:
     loss = NormCrossEntropy(3, 3)
     loss.classifier.weight.data, loss.classifier.bias.data = torch.eye(3), torch.zeros(3)
     for label, sign in ((0, -1), (1, 1)):
-        costs = [loss(belief(torch.tensor([[k, 0.0, 0.0]])), torch.tensor([label])).item() for k in (1e-6, 1.0, 10.0)]
+        costs = [
+            loss(embedding(torch.tensor([[k, 0.0, 0.0]])), torch.tensor([label])).item() for k in (1e-6, 1.0, 10.0)
+        ]
         assert costs[0] == pytest.approx(math.log(3), rel=1e-5)  # no evidence: the prior
         assert (sign * np.diff(costs) > 0).all()
     apart = torch.eye(3)[LABELS] + 0.01 * torch.eye(3)[LABELS.flip(0)]
-    short, long = (NormTriplet()(belief(scale * apart), LABELS).item() for scale in (0.1, 10.0))
+    short, long = (NormTriplet()(embedding(scale * apart), LABELS).item() for scale in (0.1, 10.0))
     assert short > long == 0
 
 
 @pytest.mark.parametrize("loss", [NormCrossEntropy(3, 3), NormTriplet()])
 def test_gradients_reach_length_and_direction(loss: torch.nn.Module) -> None:
     z = vectors().float().requires_grad_()
-    loss(belief(z), LABELS).backward()
+    loss(embedding(z), LABELS).backward()
     assert z.grad is not None
     assert torch.isfinite(z.grad).all()
     along = (z.grad * z).sum(-1)
@@ -76,20 +78,20 @@ def test_refuses_what_has_no_length(loss: torch.nn.Module) -> None:
     with pytest.raises(InputError, match="concentration"):
         loss(Point(z), LABELS)
     with pytest.raises(InputError, match="length 1"):
-        loss(belief(z * 0), LABELS)
+        loss(embedding(z * 0), LABELS)
     with pytest.raises(InputError, match="finite"):
-        loss(belief(z * torch.nan), LABELS)
+        loss(embedding(z * torch.nan), LABELS)
 
 
 def test_refuses_other_dimensions_and_classes() -> None:
     with pytest.raises(InputError, match="expected 2, as the classifier has, got 3"):
-        NormCrossEntropy(3, 2)(belief(vectors().float()), LABELS)
+        NormCrossEntropy(3, 2)(embedding(vectors().float()), LABELS)
     with pytest.raises(InputError, match="0 to 1"):
-        NormCrossEntropy(2, 3)(belief(vectors().float()), LABELS)
+        NormCrossEntropy(2, 3)(embedding(vectors().float()), LABELS)
     with pytest.raises(InputError, match="2 or more"):
         NormCrossEntropy(1, 3)
     with pytest.raises(InputError, match="two classes or more"):
-        NormTriplet()(belief(vectors().float()), torch.zeros(6, dtype=torch.long))
+        NormTriplet()(embedding(vectors().float()), torch.zeros(6, dtype=torch.long))
 
 
 def test_short_vectors_are_the_uncertain_ones() -> None:
@@ -112,8 +114,8 @@ def test_the_length_predicts_errors_on_digits(loss: str) -> None:
 
 def test_without_a_word_it_is_cross_entropy() -> None:
     digits = load("digits:train")
-    said, unsaid = (run_training(digits, RECIPE.but(epochs=1, loss=loss)) for loss in ("cross-entropy", None))
-    assert said.embedder.fingerprint == unsaid.embedder.fingerprint
+    named, default = (run_training(digits, RECIPE.but(epochs=1, loss=loss)) for loss in ("cross-entropy", None))
+    assert named.embedder.fingerprint == default.embedder.fingerprint
 
 
 def test_options_and_other_losses() -> None:

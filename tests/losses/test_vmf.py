@@ -13,7 +13,7 @@ from howsure.recipe import recipe_for
 from howsure.training import run_training
 
 
-def belief(n: int = 6, dim: int = 3) -> VonMisesFisher:
+def embedding(n: int = 6, dim: int = 3) -> VonMisesFisher:
     rng = torch.Generator().manual_seed(0)
     direction = F.normalize(torch.randn(n, dim, generator=rng, dtype=torch.float64), dim=-1)
     return VonMisesFisher(direction, torch.linspace(0.5, 30, n, dtype=torch.float64))
@@ -22,7 +22,7 @@ def belief(n: int = 6, dim: int = 3) -> VonMisesFisher:
 def test_logits_are_integrals_over_the_sphere() -> None:
     """∫ vMF(z; f) vMF(z; w) dz on a grid of the sphere in three dimensions."""
     torch.manual_seed(0)
-    loss, e = ExpectedLikelihood(4, 3), belief()
+    loss, e = ExpectedLikelihood(4, 3), embedding()
     at, weights = np.polynomial.legendre.leggauss(200)
     turns = np.linspace(0, 2 * math.pi, 200, endpoint=False)
     height, turn = np.meshgrid(at, turns, indexing="ij")
@@ -91,6 +91,6 @@ def test_what_it_cannot_use() -> None:
 def test_learns_digits() -> None:
     trained = run_training(load("digits:train"), recipe_for("digits").but(method="vmf", epochs=12))
     test = load("digits:test")
-    belief, labels = trained.embedder.encode(test), np.array(test.labels)
-    cosine = (belief.direction @ belief.direction.T).fill_diagonal_(-2)
+    embedding, labels = trained.embedder.encode(test), np.array(test.labels)
+    cosine = (embedding.direction @ embedding.direction.T).fill_diagonal_(-2)
     assert (labels[cosine.argmax(1)] == labels).mean() > 0.9

@@ -36,62 +36,62 @@ def layered() -> Embedder:
     return Embedder(network, FreePointHead(20, 4), SPEC, dim=4).eval()
 
 
-def drawn(belief: object) -> Draws:
-    assert isinstance(belief, Draws)
-    return belief
+def drawn(embedding: object) -> Draws:
+    assert isinstance(embedding, Draws)
+    return embedding
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_draw_is_one_network_for_all_pictures(head: str) -> None:
     plain = embedder(head)
     many = dropout.fit(plain, 5, rate=0.3)
-    belief = drawn(many.encode(PICTURES))
+    embedding = drawn(many.encode(PICTURES))
     features = plain.backbone(SPEC.normalise(torch.from_numpy(PICTURES[:, None]))).detach()
-    assert belief.family == f"draws:{plain.encode(PICTURES).family}"
-    for kept, draw in zip(many.head.kept, belief.by_draw(), strict=True):
+    assert embedding.family == f"draws:{plain.encode(PICTURES).family}"
+    for kept, draw in zip(many.head.kept, embedding.by_draw(), strict=True):
         by_hand = plain.head(features * kept / 0.7).detach()
         for name, tensor in by_hand.tensors().items():
             assert torch.allclose(draw.tensors()[name], tensor, atol=1e-6)
     one_by_one = cat([many.encode(PICTURES[i : i + 1]) for i in range(len(PICTURES))])
     for name, tensor in one_by_one.tensors().items():
-        assert torch.allclose(tensor, belief.tensors()[name], atol=1e-6)
+        assert torch.allclose(tensor, embedding.tensors()[name], atol=1e-6)
 
 
 def test_what_the_head_says_and_what_the_draws_disagree_about_come_apart() -> None:
-    belief = drawn(dropout.fit(embedder("gaussian"), 7).encode(PICTURES))
-    draws = belief.by_draw()
+    embedding = drawn(dropout.fit(embedder("gaussian"), 7).encode(PICTURES))
+    draws = embedding.by_draw()
     means = torch.stack([draw.mean for draw in draws])
-    assert torch.allclose(belief.aleatoric, torch.stack([draw.variance for draw in draws]).mean(0))
-    assert torch.allclose(belief.epistemic, means.var(0, correction=0), atol=1e-7)
-    assert (belief.aleatoric > 0).all()
-    assert (belief.epistemic.sum(-1) > 0).all()
+    assert torch.allclose(embedding.aleatoric, torch.stack([draw.variance for draw in draws]).mean(0))
+    assert torch.allclose(embedding.epistemic, means.var(0, correction=0), atol=1e-7)
+    assert (embedding.aleatoric > 0).all()
+    assert (embedding.epistemic.sum(-1) > 0).all()
     assert not drawn(dropout.fit(embedder("point"), 7).encode(PICTURES)).aleatoric.any()
 
 
 def test_draws_are_those_of_dropout() -> None:
     """Against torch's own layers, in training mode, on one picture."""
     many = dropout.fit(layered(), 3000, rate=0.4)
-    belief = drawn(many.encode(PICTURES[:1]))
+    embedding = drawn(many.encode(PICTURES[:1]))
     reference = layered()
     pixels = SPEC.normalise(torch.from_numpy(PICTURES[:1, None])).expand(3000, -1, -1, -1)
     with torch.no_grad():
         features = nn.functional.dropout(reference.backbone.train()(pixels), 0.4)
         seen = reference.head(features).mean
     deviation = seen.std(0)
-    assert ((belief.mean[0] - seen.mean(0)).abs() < 5 * deviation * (2 / 3000) ** 0.5).all()
-    assert torch.allclose(belief.variance[0], seen.var(0), rtol=0.15)
+    assert ((embedding.mean[0] - seen.mean(0)).abs() < 5 * deviation * (2 / 3000) ** 0.5).all()
+    assert torch.allclose(embedding.variance[0], seen.var(0), rtol=0.15)
 
 
 def test_masks_of_layers_are_shared_by_pictures_and_drop_whole_channels() -> None:
     many = dropout.fit(layered(), 4, rate=0.0)
     assert many.head.layers == {"2": [6, 1, 1], "5": [20]}
     assert many.head.kept.all()
-    belief = drawn(many.encode(PICTURES))
+    embedding = drawn(many.encode(PICTURES))
     one_by_one = cat([many.encode(PICTURES[i : i + 1]) for i in range(len(PICTURES))])
-    assert torch.allclose(belief.mean, one_by_one.mean, atol=1e-6)
-    assert (belief.epistemic.sum(-1) > 0).all()
+    assert torch.allclose(embedding.mean, one_by_one.mean, atol=1e-6)
+    assert (embedding.epistemic.sum(-1) > 0).all()
     # A distance of a picture to itself is 0 in every draw, as it is in one network.
-    assert torch.allclose(rms_distance(belief, one_by_one, paired=True), torch.zeros(len(PICTURES)), atol=1e-5)
+    assert torch.allclose(rms_distance(embedding, one_by_one, paired=True), torch.zeros(len(PICTURES)), atol=1e-5)
 
 
 def test_the_network_is_left_alone() -> None:
@@ -148,15 +148,15 @@ def test_training_with_it_gives_draws_and_resumes_bit_for_bit(tmp_path: Path) ->
     run_training(images, recipe.but(epochs=1), out=tmp_path)
     run_training(images, recipe, out=tmp_path, resume=True)
     again = Embedder.load(tmp_path)
-    belief = again.encode(PICTURES)
-    assert drawn(belief).atoms.family == "point"
-    assert (belief.uncertainty > 0).all()
-    assert same(belief, whole.encode(PICTURES))
+    embedding = again.encode(PICTURES)
+    assert drawn(embedding).atoms.family == "point"
+    assert (embedding.uncertainty > 0).all()
+    assert same(embedding, whole.encode(PICTURES))
     assert again.card["matcher"] is not None
     assert "origin" not in again.card
 
 
-def test_training_sees_single_beliefs_with_masks_of_their_own() -> None:
+def test_training_sees_single_embeddings_with_masks_of_their_own() -> None:
     many = dropout.fit(embedder(), 3, rate=0.5).train()
     torch.manual_seed(1)
     alike = many(SPEC.normalise(torch.from_numpy(PICTURES[:1, None])).expand(6, -1, -1, -1))
@@ -165,7 +165,7 @@ def test_training_sees_single_beliefs_with_masks_of_their_own() -> None:
 
 
 class _TwoSizes(nn.Module):
-    """One dropout layer at two places."""
+    """One dropout layer at two positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,8 +204,6 @@ def test_a_card_with_an_unknown_posterior_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plain", [embedder("gaussian"), layered()], ids=["features", "layers"])
 def test_the_whole_network_is_what_the_draws_are_parts_of(plain: Embedder) -> None:
     many = dropout.fit(plain, 3, rate=0.3)
-    whole = dropout.whole(many)
-    assert same(whole.encode(PICTURES), plain.encode(PICTURES))
-    assert whole.card["origin"] == many.fingerprint
-    assert dropout.whole(plain) is plain
+    backbone, head = many.head.network(many.backbone)
+    assert same(many.with_head(head, backbone=backbone).encode(PICTURES), plain.encode(PICTURES))
     assert isinstance(many.encode(PICTURES), Draws), "its source was changed"

@@ -39,34 +39,34 @@ def turned(embedder: Embedder, seed: int) -> Embedder:
     return other
 
 
-def drawn(belief: object) -> Draws:
-    assert isinstance(belief, Draws)
-    return belief
+def drawn(embedding: object) -> Draws:
+    assert isinstance(embedding, Draws)
+    return embedding
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_draw_is_a_member_whose_distances_are_its_own(head: str) -> None:
     members = [member(seed, head) for seed in range(3)]
-    belief = drawn(ensemble.fit(members, PICTURES).encode(PICTURES))
+    embedding = drawn(ensemble.fit(members, PICTURES).encode(PICTURES))
     alone = [one.encode(PICTURES) for one in members]
-    assert belief.atoms.family == alone[0].family
+    assert embedding.atoms.family == alone[0].family
     squares = []
-    for draw, own in zip(belief.by_draw(), alone, strict=True):
+    for draw, own in zip(embedding.by_draw(), alone, strict=True):
         assert torch.allclose(draw.uncertainty, own.uncertainty, rtol=1e-4)
         assert torch.allclose(rms_distance(draw, draw), rms_distance(own, own), atol=1e-3)
         squares.append(rms_distance(own, own).square())
-    assert torch.allclose(rms_distance(belief, belief).square(), torch.stack(squares).mean(0), atol=1e-3)
+    assert torch.allclose(rms_distance(embedding, embedding).square(), torch.stack(squares).mean(0), atol=1e-3)
 
 
 @pytest.mark.parametrize("head", ["point", "gaussian", "free-point", "vmf", "norm"])
 def test_the_same_network_in_other_axes_disagrees_about_nothing(head: str) -> None:
     first = member(0, head)
     joined = ensemble.fit([first, turned(first, 1), turned(first, 2)], PICTURES)
-    belief, alone = drawn(joined.encode(PICTURES)), first.encode(PICTURES)
+    embedding, alone = drawn(joined.encode(PICTURES)), first.encode(PICTURES)
     scale = alone.mean.square().sum(-1).mean()
-    assert belief.epistemic.sum(-1).max() < 1e-6 * scale
-    assert torch.allclose(belief.to_gaussian().mean, alone.mean, atol=1e-4)
-    assert torch.allclose(belief.uncertainty, alone.uncertainty, rtol=1e-3, atol=1e-6 * float(scale))
+    assert embedding.epistemic.sum(-1).max() < 1e-6 * scale
+    assert torch.allclose(embedding.to_gaussian().mean, alone.mean, atol=1e-4)
+    assert torch.allclose(embedding.uncertainty, alone.uncertainty, rtol=1e-3, atol=1e-6 * float(scale))
     assert joined.card["alignment"] == {"pictures": 30, "left_apart": pytest.approx(0, abs=1e-4)}
     # Without common axes, the same average is about axes.
     joined.head.rotations.copy_(torch.eye(D).expand(3, D, D))
@@ -81,14 +81,14 @@ def test_networks_that_differ_disagree() -> None:
 
 def test_procrustes_agrees_with_scipy() -> None:
     generator = torch.Generator().manual_seed(0)
-    places, target = (torch.randn(20, 5, generator=generator, dtype=torch.float64) for _ in range(2))
-    found = ensemble.procrustes(places, target)
-    wanted, _ = scipy.linalg.orthogonal_procrustes(places.numpy(), target.numpy())
+    points, target = (torch.randn(20, 5, generator=generator, dtype=torch.float64) for _ in range(2))
+    found = ensemble.procrustes(points, target)
+    wanted, _ = scipy.linalg.orthogonal_procrustes(points.numpy(), target.numpy())
     np.testing.assert_allclose(found.numpy(), wanted, atol=1e-12)
     with pytest.raises(InputError, match="more pictures"):
-        ensemble.procrustes(places[:4], target[:4])
+        ensemble.procrustes(points[:4], target[:4])
     with pytest.raises(InputError, match="both sides"):
-        ensemble.procrustes(places, target[:19])
+        ensemble.procrustes(points, target[:19])
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -151,7 +151,7 @@ def test_members_stay_as_they_are_and_a_loader_is_read_once() -> None:
 
 
 def doubting(seed: int) -> Embedder:
-    """A member with a posterior of its last layer, and what is usual."""
+    """A member with a posterior of its last layer, and a reference for novelty."""
     generator = torch.Generator().manual_seed(seed)
     batches = [(torch.rand(60, 1, 8, 8, generator=generator), torch.arange(60) % 5) for _ in range(2)]
     return laplace.with_novelty(laplace.fit_posterior(member(seed), batches[:1]), batches[1:])
@@ -160,22 +160,22 @@ def doubting(seed: int) -> Embedder:
 def test_members_with_a_posterior_of_their_own(tmp_path: Path) -> None:
     members = [doubting(seed) for seed in range(2)]
     joined = ensemble.fit(members, PICTURES)
-    belief, alone = drawn(joined.encode(PICTURES)), [one.encode(PICTURES) for one in members]
-    assert torch.allclose(belief.novelty, torch.stack([one.novelty for one in alone]).mean(0))
+    embedding, alone = drawn(joined.encode(PICTURES)), [one.encode(PICTURES) for one in members]
+    assert torch.allclose(embedding.novelty, torch.stack([one.novelty for one in alone]).mean(0))
     ignored = torch.stack([one.uncertainty for one in alone]).mean(0)
-    assert torch.allclose(belief.aleatoric.sum(-1), ignored, rtol=1e-4)
+    assert torch.allclose(embedding.aleatoric.sum(-1), ignored, rtol=1e-4)
     _, part = joined.encode_split(PICTURES)
-    assert torch.allclose(part, belief.uncertainty, rtol=1e-4)  # points say nothing about the picture itself
+    assert torch.allclose(part, embedding.uncertainty, rtol=1e-4)  # points say nothing about the picture itself
     joined.save(tmp_path)
     again = Embedder.load(tmp_path)
-    assert same(again.encode(PICTURES), belief)
+    assert same(again.encode(PICTURES), embedding)
     assert again.fingerprint == joined.fingerprint
 
 
 OTHER = InputSpec(8, 8, 1, (0.5,), (1.0,))
 
 
-def foreign(backbone: nn.Module, head: nn.Module) -> Embedder:
+def external(backbone: nn.Module, head: nn.Module) -> Embedder:
     return Embedder(backbone, head, SPEC)
 
 
@@ -191,9 +191,9 @@ def foreign(backbone: nn.Module, head: nn.Module) -> Embedder:
         ([member(0), dropout.fit(member(1), 2)], "dropout in member 1"),
         ([member(0), doubting(1)], "head LastLayerLaplace in place of PointHead"),
         ([laplace.drawn(doubting(0), 3), doubting(1)], "laplace in member 0"),
-        ([foreign(nn.Flatten(), _Own()), foreign(nn.Flatten(), FreePointHead(64, D))], "head"),
+        ([external(nn.Flatten(), _Own()), external(nn.Flatten(), FreePointHead(64, D))], "head"),
         (
-            [foreign(nn.Flatten(), nn.Linear(64, D)), foreign(nn.Flatten(), nn.Linear(64, D, bias=False))],
+            [external(nn.Flatten(), nn.Linear(64, D)), external(nn.Flatten(), nn.Linear(64, D, bias=False))],
             "weights of other",
         ),
     ],

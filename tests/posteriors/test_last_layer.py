@@ -32,7 +32,7 @@ def shared(rank: int) -> SharedWeights:
 
 
 def diagonal() -> DiagonalWeights:
-    return DiagonalWeights(CENTRE, spread=1e-5 * normal(D, M, seed=4).square())
+    return DiagonalWeights(CENTRE, variances=1e-5 * normal(D, M, seed=4).square())
 
 
 WEIGHTS = {"full": lambda: shared(M), "low rank": lambda: shared(3), "diagonal": diagonal}
@@ -66,39 +66,39 @@ def test_deviations_have_that_covariance(weights: WeightPosterior) -> None:
 
 
 def sampled(head: nn.Module, weights: WeightPosterior, count: int) -> Tensor:
-    """(S, N, D) places: the weights are changed, and the head asked again, one draw at a time."""
+    """(S, N, D) points: the weights are changed, and the head asked again, one draw at a time."""
     head = copy.deepcopy(head)
     weight, bias = head.location.weight.detach().clone(), head.location.bias.detach().clone()
-    places = []
+    points = []
     for moved in weights.deviations(count, D, torch.Generator().manual_seed(6)):
         head.location.weight.data = weight + moved
-        head.location.bias.data = bias - moved @ weights.centre  # differences from the place of the centre
-        places.append(head(FEATURES).mean.detach())
-    return torch.stack(places)
+        head.location.bias.data = bias - moved @ weights.centre  # differences from z at the centre
+        points.append(head(FEATURES).mean.detach())
+    return torch.stack(points)
 
 
 @pytest.mark.parametrize("name", ["point", "free-point"])
-def test_beliefs_are_those_of_sampled_heads(name: str, weights: WeightPosterior) -> None:
+def test_embeddings_are_those_of_sampled_heads(name: str, weights: WeightPosterior) -> None:
     torch.manual_seed(0)
     head = build_head(name, M, D)
     head.location.weight.data *= 3  # far from the origin, so that the first order is enough
-    belief = LastLayerLaplace(head, weights, layer="location", normalised=name == "point")(FEATURES)
-    assert isinstance(belief, Gaussian)
-    assert torch.equal(belief.mean, head(FEATURES).mean)
-    spread = sampled(head, weights, 4000).var(0)
-    assert_close(belief.uncertainty, spread.sum(-1), rtol=0.12, atol=0)
-    if belief.scale.shape[-1] == D:
-        assert_close(belief.variance, spread, rtol=0.25, atol=2e-6)
+    embedding = LastLayerLaplace(head, weights, layer="location", normalised=name == "point")(FEATURES)
+    assert isinstance(embedding, Gaussian)
+    assert torch.equal(embedding.mean, head(FEATURES).mean)
+    variance = sampled(head, weights, 4000).var(0)
+    assert_close(embedding.uncertainty, variance.sum(-1), rtol=0.12, atol=0)
+    if embedding.scale.shape[-1] == D:
+        assert_close(embedding.variance, variance, rtol=0.25, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["point", "free-point"])
 def test_draws_are_joint_and_repeatable(name: str, weights: WeightPosterior) -> None:
     head = build_head(name, M, D)
     one = LastLayerLaplace(head, weights, layer="location", normalised=name == "point", draws=20, seed=6)
-    belief = one(FEATURES)
-    assert isinstance(belief, Draws)
+    embedding = one(FEATURES)
+    assert isinstance(embedding, Draws)
     expected = sampled(head, weights, 20).transpose(0, 1)
-    assert_close(belief.atoms.mean, expected, rtol=1e-4, atol=1e-5)
+    assert_close(embedding.atoms.mean, expected, rtol=1e-4, atol=1e-5)
     assert_close(one(FEATURES[2:]).atoms.mean, expected[2:], rtol=1e-4, atol=1e-5)  # the same networks
     other = LastLayerLaplace(head, weights, layer="location", normalised=name == "point", draws=20, seed=7)
     assert not torch.allclose(other(FEATURES).atoms.mean, expected, atol=1e-3)
@@ -164,11 +164,11 @@ class Deep(nn.Module):
 
 def test_any_linear_layer_of_any_head_will_do() -> None:
     head, features = Deep(), normal(N, 4, seed=8)
-    belief = LastLayerLaplace(head, shared(3), layer="stack.2", normalised=True)(features)
+    embedding = LastLayerLaplace(head, shared(3), layer="stack.2", normalised=True)(features)
     inputs = head.stack[1](head.stack[0](features))
     z = head.stack[2](inputs)
     expected = shared(3).variance(inputs)[:, 0] * (D - 1) / z.square().sum(-1)
-    assert_close(belief.uncertainty, expected)
+    assert_close(embedding.uncertainty, expected)
 
 
 def test_no_linear_layer_of_that_name() -> None:
@@ -261,7 +261,7 @@ def test_a_hook_sees_the_head_at_work(weights: WeightPosterior) -> None:
 
 
 class Brief(nn.Module):
-    """A head of someone's own that is never at a loss: places of pictures with little evidence are moved."""
+    """An external head that moves the means of pictures with little evidence."""
 
     def __init__(self) -> None:
         super().__init__()

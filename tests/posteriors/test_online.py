@@ -94,7 +94,7 @@ def test_what_is_left_out_is_never_made_up() -> None:
 def test_rows_of_classes_are_a_root_of_all_their_pairs() -> None:
     features = batches(1)[0].double()
     rows, count = online.positive_rows(features, LABELS)
-    curvature = pair_curvature(features, PairGraph.of_classes(LABELS), variant="pos", geometry="free")
+    curvature = pair_curvature(features, PairGraph.from_labels(LABELS), variant="pos", geometry="free")
     assert_close(rows.T @ rows, features.T @ curvature.shared() @ features)
     assert count == curvature.count == 3 + 1 + 6
 
@@ -133,7 +133,7 @@ def test_the_posterior_is_that_of_the_average() -> None:
     linear, memory = head.head.location, online.MEMORY
 
     def curvature(features: Tensor, z: Tensor) -> Tensor:
-        pairs = PairGraph.of_classes(LABELS)
+        pairs = PairGraph.from_labels(LABELS)
         mean = features.T @ pairs.laplacian("pos") @ features / pairs.count("pos")
         return PICTURES / 2.0 * mean / z.square().mean()
 
@@ -174,7 +174,7 @@ def test_a_batch_without_pairs_says_nothing() -> None:
 class _Length(nn.Module):
     """A loss that needs no pairs."""
 
-    def forward(self, belief: object, labels: Tensor) -> Tensor:
+    def forward(self, embedding: object, labels: Tensor) -> Tensor:
         return torch.zeros(())
 
 

@@ -1,4 +1,4 @@
-"""One picture at a time is the usual question: prepared beforehand, it gets the numbers that a batch gets."""
+"""One picture at a time gets the numbers that a batch gets."""
 
 import pytest
 import torch
@@ -35,14 +35,14 @@ def grown(dim: int, dtype: torch.dtype = torch.float32) -> LearnedVariance:
 @pytest.mark.parametrize("dim", [1, 3, 16])
 def test_a_folded_network_says_what_its_layers_say(dim: int, dtype: torch.dtype) -> None:
     ambiguity = grown(dim, dtype)
-    place, total = 3 + torch.randn(40, dim, dtype=dtype), 1e-4 * torch.rand(40, dtype=dtype)
+    mean, total = 3 + torch.randn(40, dim, dtype=dtype), 1e-4 * torch.rand(40, dtype=dtype)
     total[0] = 0.0
-    layers = ambiguity.train()(place, total)
-    folded = ambiguity.eval()(place, total)
+    layers = ambiguity.train()(mean, total)
+    folded = ambiguity.eval()(mean, total)
     assert folded.dtype == dtype
     torch.testing.assert_close(folded, layers, rtol=1e-4 if dtype == torch.float32 else 1e-9, atol=0)
     assert layers.std() > 0.01  # something to be wrong about
-    one_by_one = torch.cat([ambiguity(place[i : i + 1], total[i : i + 1]) for i in range(40)])
+    one_by_one = torch.cat([ambiguity(mean[i : i + 1], total[i : i + 1]) for i in range(40)])
     torch.testing.assert_close(one_by_one, folded, rtol=1e-5, atol=0)
 
 
@@ -50,28 +50,28 @@ def test_what_is_loaded_or_moved_is_folded_anew() -> None:
     ambiguity, other = grown(3).eval(), grown(3).eval()
     with torch.no_grad():
         other.line.bias.add_(1.0)
-    place, total = 3 + torch.randn(5, 3), 1e-4 * torch.rand(5)
-    before = ambiguity(place, total)
+    mean, total = 3 + torch.randn(5, 3), 1e-4 * torch.rand(5)
+    before = ambiguity(mean, total)
     ambiguity.load_state_dict(other.state_dict())
-    torch.testing.assert_close(ambiguity(place, total), other(place, total))
-    assert (ambiguity(place, total) != before).all()
-    double = ambiguity.double()(place.double(), total.double())
-    torch.testing.assert_close(double.float(), other(place, total), rtol=1e-4, atol=0)
+    torch.testing.assert_close(ambiguity(mean, total), other(mean, total))
+    assert (ambiguity(mean, total) != before).all()
+    double = ambiguity.double()(mean.double(), total.double())
+    torch.testing.assert_close(double.float(), other(mean, total), rtol=1e-4, atol=0)
 
 
 def test_what_was_trained_between_two_looks_is_folded_anew() -> None:
-    ambiguity, place, total = grown(3), 3 + torch.randn(5, 3), 1e-4 * torch.rand(5)
-    before = ambiguity.eval()(place, total)
+    ambiguity, mean, total = grown(3), 3 + torch.randn(5, 3), 1e-4 * torch.rand(5)
+    before = ambiguity.eval()(mean, total)
     ambiguity.training = True  # as after a look in the middle of training
     ambiguity.line.bias.add_(1.0)
-    torch.testing.assert_close(ambiguity.eval()(place, total), before * torch.e, rtol=1e-4, atol=0)
+    torch.testing.assert_close(ambiguity.eval()(mean, total), before * torch.e, rtol=1e-4, atol=0)
 
 
 def test_a_gradient_goes_through_the_layers() -> None:
-    place = (3 + torch.randn(5, 3)).requires_grad_()
-    grown(3).eval()(place, 1e-4 * torch.rand(5)).sum().backward()
-    assert place.grad is not None
-    assert (place.grad != 0).any()
+    mean = (3 + torch.randn(5, 3)).requires_grad_()
+    grown(3).eval()(mean, 1e-4 * torch.rand(5)).sum().backward()
+    assert mean.grad is not None
+    assert (mean.grad != 0).any()
 
 
 def test_prepared_variances_follow_the_posterior() -> None:
@@ -104,7 +104,7 @@ def test_a_picture_alone_gets_what_it_gets_among_others(structure: laplace.Struc
         torch.testing.assert_close(alone.mean, together[row].mean)
         torch.testing.assert_close(alone.uncertainty, together[row].uncertainty, rtol=1e-3, atol=0)
         assert alone.novelty is not None
-        assert abs(float(alone.novelty - together[row].novelty)) <= 2 / 49  # it is one of the usual ones itself
+        assert abs(float(alone.novelty - together[row].novelty)) <= 2 / 49  # it is in the reference itself
 
 
 def test_pixels_that_are_no_numbers_are_named_once() -> None:

@@ -24,7 +24,7 @@ DIGITS, TEST = load("digits:train"), load("digits:test")
 
 @pytest.fixture(scope="module", autouse=True)
 def hasty() -> Iterator[None]:
-    """Widths that learn for a moment; how well they do is judged in posteriors/test_ambiguity.py."""
+    """Widths that learn for a moment; how well they do is judged in posteriors/test_learned_variance.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
         yield

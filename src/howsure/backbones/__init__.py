@@ -1,8 +1,9 @@
-"""Pictures to features: the papers' small networks, a small ResNet, one that knows ImageNet, or any of yours."""
+"""Pictures to features: the papers' small networks, a small ResNet, one pretrained on ImageNet, or any of yours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from howsure.backbones.mlp import mlp
 from howsure.backbones.resnet import resnet
 from howsure.errors import InputError
 
-__all__ = ["BACKBONES", "STARTS", "build_backbone", "feature_count", "remembering", "start_backbone"]
+__all__ = ["BACKBONES", "build_backbone", "evaluating", "feature_count", "remembering", "start_backbone"]
 
 BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "lam-fashion": lam_fashion,
@@ -26,7 +27,7 @@ BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "resnet": resnet,
     "efficientnet-lite0": efficientnet_lite0,
 }
-STARTS: dict[str, Callable[[], dict[str, Tensor]]] = {"efficientnet-lite0": imagenet_weights}  # learned elsewhere
+PRETRAINED: dict[str, Callable[[], dict[str, Tensor]]] = {"efficientnet-lite0": imagenet_weights}
 
 
 def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
@@ -41,27 +42,39 @@ def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
 
 
 def start_backbone(name: str, backbone: nn.Module) -> None:
-    """Give a new network the weights it starts from; most have none and start from chance."""
-    if name not in STARTS:
+    """Give a new network its pretrained weights, if it has any; most start at random."""
+    if name not in PRETRAINED:
         return
     try:
-        backbone.load_state_dict(STARTS[name]())
+        backbone.load_state_dict(PRETRAINED[name]())
     except RuntimeError as error:
         raise InputError(
             f"backbone {name}",
-            expected="pictures of three channels, as its first weights",
+            expected="pictures of three channels, as its pretrained weights",
             got=str(error).splitlines()[-1].strip(),
             fix="set channels = 3: grey pictures are read as colour too",
         ) from error
 
 
-def feature_count(backbone: nn.Module, shape: tuple[int, int, int]) -> int:
-    """How many features a network gives for pictures of `shape`, found by trying it on an empty picture."""
-    modes = {module: module.training for module in backbone.modules()}
-    device = next((p.device for p in backbone.parameters()), torch.device("cpu"))
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients; then every layer is in its own mode again."""
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
     try:
         with torch.no_grad():
-            features = backbone.eval()(torch.zeros(1, *shape, device=device))
+            yield
+    finally:
+        for module, training in modes.items():  # one by one: some layers may be frozen on purpose
+            module.training = training
+
+
+def feature_count(backbone: nn.Module, shape: tuple[int, int, int]) -> int:
+    """How many features a network gives for pictures of `shape`, found by trying it on an empty picture."""
+    device = next((p.device for p in backbone.parameters()), torch.device("cpu"))
+    try:
+        with evaluating(backbone):
+            features = backbone(torch.zeros(1, *shape, device=device))
     except RuntimeError as error:
         raise InputError(
             "backbone",
@@ -69,9 +82,6 @@ def feature_count(backbone: nn.Module, shape: tuple[int, int, int]) -> int:
             got=str(error).splitlines()[0],
             fix="choose another picture size or backbone",
         ) from error
-    finally:
-        for module, training in modes.items():  # one by one: some layers may be frozen on purpose
-            module.training = training
     if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[1] == 0:
         raise InputError(
             "backbone features",

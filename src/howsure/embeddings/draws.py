@@ -102,6 +102,9 @@ class Draws(Embedding):
             samples[s :: len(draws)] = part
         return samples
 
+    def rotated(self, rotation: Tensor) -> Self:
+        return type(self)(self.atoms.rotated(rotation))
+
     def by_draw(self) -> tuple[Embedding, ...]:
         return tuple(self.atoms.map(lambda t, s=s: t[:, s]) for s in range(_items(self.atoms)[1]))  # type: ignore[misc]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from howsure.embeddings.base import Embedding, axes
+from howsure.embeddings.base import Embedding, axes, rotated_scale
 from howsure.errors import InputError
 
 
@@ -43,6 +43,14 @@ class Gaussian(Embedding):
     @property
     def variance(self) -> Tensor:
         return self.scale.square().expand_as(self.location)
+
+    @property
+    def item_scale(self) -> Tensor:
+        return self.scale
+
+    def rotated(self, rotation: Tensor) -> Self:
+        scale = rotated_scale(self.scale, rotation)
+        return self.rebuild(self.tensors() | {"location": self.location @ rotation, "scale": scale})
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         shape = (n, *self.location.shape)

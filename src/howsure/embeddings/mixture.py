@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from howsure.embeddings.base import Embedding, axes
+from howsure.embeddings.base import Embedding, axes, rotated_scale
 from howsure.errors import InputError
 
 
@@ -59,6 +59,10 @@ class GaussianMixture(Embedding):
     def variance(self) -> Tensor:
         spread = self.scale.square() + (self.location - self.mean[..., None, :]).square()
         return (self.weights[..., None] * spread).sum(-2)
+
+    def rotated(self, rotation: Tensor) -> Self:
+        scale = rotated_scale(self.scale, rotation)
+        return self.rebuild(self.tensors() | {"location": self.location @ rotation, "scale": scale})
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Each item of each sample picks its component at random; the pick itself passes no gradient to `logits`."""

@@ -43,5 +43,8 @@ class Point(Embedding):
     def variance(self) -> Tensor:
         return torch.zeros_like(self.location)
 
+    def rotated(self, rotation: Tensor) -> Point:
+        return Point(self.location @ rotation)
+
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         return self.location.expand(n, *self.location.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,6 +76,27 @@ class VonMisesFisher(Embedding):
         along = (gap * (2 - gap) - (self.dim - 1) * across).clamp_min(0)
         square = mu.square().clamp_max(1)
         return (across[..., None] * (1 - square) + along[..., None] * square).to(self.dtype)
+
+    def covariances(self, axes: np.ndarray) -> np.ndarray:
+        """ρ (I - μμᵀ) + A' μμᵀ."""
+        k, direction = (tensor.detach().double().numpy() for tensor in (self.concentration, self.direction))
+        gap = mean_resultant_gap(self.concentration.double(), self.dim).detach().numpy()
+        across = np.divide(1 - gap, k, out=np.full_like(k, 1 / self.dim), where=k > 0)
+        along = np.clip(gap * (2 - gap) - (self.dim - 1) * across, 0, None)
+        flat = direction @ axes.T
+        round_part = across[:, None, None] * (axes @ axes.T)
+        covariances: np.ndarray = round_part + (along - across)[:, None, None] * (flat[:, :, None] * flat[:, None, :])
+        return covariances[:, None]
+
+    @property
+    def circular_deviation(self) -> Tensor | None:
+        """(-2 log A)^½, at most π, in two dimensions."""
+        if self.dim != 2:
+            return None
+        return (-2 * torch.log1p(-mean_resultant_gap(self.concentration.double(), 2))).sqrt().clamp_max(torch.pi)
+
+    def rotated(self, rotation: Tensor) -> VonMisesFisher:
+        return VonMisesFisher(self.direction @ rotation, self.concentration)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         return sample_vmf(self.direction, self.concentration, n, generator=generator)

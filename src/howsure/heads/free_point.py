@@ -9,15 +9,13 @@ from howsure.heads.base import Head
 
 
 class FreePointHead(Head):
-    """One linear layer, z = W φ + b, at no fixed length: what hedged beliefs are compared with."""
+    """One linear layer, z = W φ + b, at no fixed length: the baseline of hedged embeddings."""
 
     def __init__(self, features: int, dim: int):
-        super().__init__()
-        self.dim = dim
+        super().__init__(features, dim)
         self.location = location_layer(features, dim)
 
     def forward(self, features: Tensor) -> Point:
-        """(N, M) features to points."""
         return Point(self.location(features))
 
 

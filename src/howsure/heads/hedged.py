@@ -14,16 +14,14 @@ START = -2.0
 
 
 class HedgedHead(Head):
-    """z ~ N(W φ + b, diag(s²)), log s² linear in φ, one for each dimension; every picture starts with one opinion."""
+    """z ~ N(W φ + b, diag(s²)), log s² linear in φ, one for each dimension; all pictures start with one variance."""
 
     def __init__(self, features: int, dim: int):
-        super().__init__()
-        self.dim = dim
+        super().__init__(features, dim)
         self.location = location_layer(features, dim)
         self.log_variance = log_variance_layer(features, dim)
 
     def forward(self, features: Tensor) -> Gaussian:
-        """(N, M) features to Gaussians."""
         return Gaussian(self.location(features), scale_of(self.log_variance(features)))
 
 

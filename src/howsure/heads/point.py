@@ -13,10 +13,8 @@ class PointHead(Head):
     """One linear layer to the unit sphere: z = W φ + b, u = z/|z|."""
 
     def __init__(self, features: int, dim: int):
-        super().__init__()
-        self.dim = dim
+        super().__init__(features, dim)
         self.location = nn.Linear(features, dim)
 
     def forward(self, features: Tensor) -> Point:
-        """(N, M) features to points on the unit sphere."""
         return Point(F.normalize(self.location(features), dim=-1))

@@ -1,4 +1,4 @@
-"""A network of somebody else's, parted into features and a head that gives exactly what it gave."""
+"""An external network, split into a backbone and a head that give exactly its output."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from howsure.heads.base import Head
 from howsure.heads.free_point import FreePointHead
 from howsure.heads.point import PointHead
 
-PICTURES = 4  # of noise, by which a network shows where it ends
+PICTURES = 4  # of noise, to find the layer whose output is that of the network
 
 
 class FeaturesBefore(nn.Module):
-    """What a network hands to its layer of that name, (N, M)."""
+    """The inputs of a network's layer of that name, (N, M)."""
 
     def __init__(self, network: nn.Module, layer: str):
         super().__init__()
         self.network, self.layer = network, layer
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """(N, C, H, W) pixels to features."""
-        return _seen(self.network, self.layer, pixels)[0]
+        return _inputs_and_outputs(self.network, self.layer, pixels)[0]
 
 
 def wrapped(module: nn.Module, shape: tuple[int, int, int], last_layer: str | None) -> tuple[nn.Module, Head]:
@@ -54,34 +53,31 @@ def wrapped(module: nn.Module, shape: tuple[int, int, int], last_layer: str | No
     names = [last_layer] if last_layer is not None else list(linear)[-1:]
     for name in names:
         with torch.no_grad():
-            features, z = _seen(network, name, noise.to(device))
+            features, z = _inputs_and_outputs(network, name, noise.to(device))
         if features.ndim == 2 and z.shape == out.shape:
             if torch.equal(z, out):
-                return FeaturesBefore(network, name), _headed(FreePointHead, linear[name])
+                return FeaturesBefore(network, name), _head_from(FreePointHead, linear[name])
             if torch.allclose(F.normalize(z, dim=1), out, rtol=1e-4, atol=1e-6):
-                return FeaturesBefore(network, name), _headed(PointHead, linear[name])
+                return FeaturesBefore(network, name), _head_from(PointHead, linear[name])
         if last_layer is not None:
             raise InputError("last_layer", expected="the layer that the network ends in", got=repr(last_layer))
     identity = nn.Linear(out.shape[1], out.shape[1])
     nn.init.eye_(identity.weight)
     nn.init.zeros_(identity.bias)
-    return network, _headed(FreePointHead, identity.to(device))
+    return network, _head_from(FreePointHead, identity.to(device))
 
 
-def _seen(network: nn.Module, layer: str, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """What goes into a layer, and what comes out."""
-    seen: list[tuple[Tensor, Tensor]] = []
-    hook = network.get_submodule(layer).register_forward_hook(lambda _, inputs, out: seen.append((inputs[0], out)))
-    try:
+def _inputs_and_outputs(network: nn.Module, layer: str, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    """Of one layer."""
+    calls: list[tuple[Tensor, Tensor]] = []
+    with network.get_submodule(layer).register_forward_hook(lambda _, inputs, out: calls.append((inputs[0], out))):
         network(pixels)
-    finally:
-        hook.remove()
-    if len(seen) != 1:
-        raise InputError("last_layer", expected="a layer that is used once", got=f"{layer!r}, used {len(seen)} times")
-    return seen[0]
+    if len(calls) != 1:
+        raise InputError("last_layer", expected="a layer that is used once", got=f"{layer!r}, used {len(calls)} times")
+    return calls[0]
 
 
-def _headed(kind: type[FreePointHead] | type[PointHead], layer: nn.Linear) -> Head:
+def _head_from(kind: type[FreePointHead] | type[PointHead], layer: nn.Linear) -> Head:
     head = kind(layer.in_features, layer.out_features).to(layer.weight.device)
     with torch.no_grad():
         head.location.weight.copy_(layer.weight)

@@ -1,4 +1,7 @@
-"""Losses: functions of a belief and labels. Classical ones are pytorch-metric-learning's; ours are one file each."""
+"""Losses: modules that map an `Embedding` of one batch and its labels, (N,), to a scalar.
+
+Classical ones are pytorch-metric-learning's; ours are one file each.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import Any, TypeVar
 from torch import nn
 
 from howsure.errors import InputError
-from howsure.losses.centroids import Centroids, CentroidsAndClasses, class_centroids, nearest_centroid
+from howsure.losses.centroids import Centroids, CentroidsAndClasses, nearest_centroid
 from howsure.losses.csd import ClosedFormSampledDistance
-from howsure.losses.features import ReadsFeatures
+from howsure.losses.features import ReadsFeatures, batch_loss
 from howsure.losses.hedged import Hedged, SoftContrastive, learned_link
 from howsure.losses.mc_infonce import MCInfoNCE
 from howsure.losses.means import OnMeans
@@ -37,8 +40,8 @@ __all__ = [
     "ReadsFeatures",
     "SoftContrastive",
     "SumLoss",
+    "batch_loss",
     "build_loss",
-    "class_centroids",
     "learned_link",
     "made",
     "nearest_centroid",
@@ -102,9 +105,9 @@ def _miner(name: str, *, margin: float) -> nn.Module | None:
     raise InputError("miner", expected=" or ".join(MINERS), got=repr(name))
 
 
-def made(kind: type[Loss], options: Mapping[str, Any]) -> Loss:
-    """A loss of that class; an option it does not take is an error in words."""
+def made(loss: type[Loss], options: Mapping[str, Any]) -> Loss:
+    """A loss of that class; an option it does not take is an `InputError`."""
     try:
-        return kind(**options)
+        return loss(**options)
     except TypeError as error:
-        raise InputError(f"options of {kind.__name__}", got=", ".join(options) or "none", fix=str(error)) from error
+        raise InputError(f"options of {loss.__name__}", got=", ".join(options) or "none", fix=str(error)) from error

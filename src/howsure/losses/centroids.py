@@ -12,24 +12,14 @@ from torch.nn import functional as F
 
 from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
+from howsure.losses.checks import check_classes, check_dim, check_labels
 from howsure.losses.features import ReadsFeatures
 from howsure.numerics.sphere import great_circle_distance
 from howsure.numerics.vmf import scaled_log_normalizer
 
-__all__ = [
-    "DISTANCES",
-    "Centroids",
-    "CentroidsAndClasses",
-    "Nearest",
-    "check_labels",
-    "class_centroids",
-    "nearest_centroid",
-    "spread",
-]
-
 ALPHA, DECAY = 0.25, 0.65  # alpha = 0.25 · 0.65^(iteration/every)
 GATES = ("nearest", "published")
-SHARPNESS = 20.0  # of the choice of the nearest, when centroids are spread
+SHARPNESS = 20.0  # of the choice of the nearest, when centroids are moved apart
 
 
 def _euclidean(u: Tensor, v: Tensor) -> Tensor:
@@ -50,19 +40,19 @@ class Centroids(nn.Module):
 
         d(c_y, e) - [alpha > alpha_min] · (min_{i≠y} d(c_i, e) + 1/K Σ_{i≠y} d(c_i, e)) + k |e - c_y|²/2 - log C(k) - k
 
-    The last part, the likelihood of the picture's own place, trains the concentration k alone: at its best A_D(k) is
-    the expected cosine to the centroid. Centroids get no gradient, are part of the state, and start far from each other
-    (`spread`). alpha = 0.25 · 0.65^(iteration/every). As published `every` is 1000, so with the default `alpha_min`
+    The last part, the likelihood of the direction, trains the concentration k alone: at its best A_D(k) is the expected
+    cosine to the centroid. Centroids get no gradient, are part of the state, and start far from each other.
+    alpha = 0.25 · 0.65^(iteration/every). As published `every` is 1000, so with the default `alpha_min`
     only the pull is left after 12,817 batches. A shorter run should get there too: choose `every` as a fifteenth of its
     batches.
 
     With `gate="nearest"`, the default, a picture is only pulled until its own centroid is the nearest to it, and
-    centroids stay where they were spread. With `gate="published"` every picture is pushed from the first batch, and
+    centroids stay where they started. With `gate="published"` every picture is pushed from the first batch, and
     after each batch the centroids of its classes move:
 
         c <- normalise(alpha · normalise(mean of the batch) + (1 - alpha) · c)
 
-    A fresh network sees all pictures at one place, and hard classes lie at one place for long. Centroids that move are
+    A fresh network maps all pictures to one direction, and hard classes stay together for long. Centroids that move are
     drawn there; where two meet, pull and push cancel, and their classes never part again.
     """
 
@@ -80,8 +70,7 @@ class Centroids(nn.Module):
         gate: str = "nearest",
     ):
         super().__init__()
-        if classes < 2:
-            raise InputError("classes", expected="2 or more", got=str(classes), fix="add pictures of another class")
+        check_classes(classes)
         if distance not in DISTANCES:
             raise InputError("distance", expected=" or ".join(DISTANCES), got=repr(distance))
         if gate not in GATES:
@@ -89,7 +78,7 @@ class Centroids(nn.Module):
         if not every > 0:
             raise InputError("every", expected="a positive number of batches", got=str(every))
         self.distance, self.alpha_min, self.every, self.gate = DISTANCES[distance], alpha_min, every, gate
-        self.register_buffer("centroids", spread(classes, dim))
+        self.register_buffer("centroids", separated_directions(classes, dim))
         self.register_buffer("iteration", torch.tensor(0))
 
     @property
@@ -98,20 +87,19 @@ class Centroids(nn.Module):
         return ALPHA * DECAY ** (self.iteration.item() / self.every)
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch; in training mode it counts as an iteration."""
-        belief = VonMisesFisher.of(embedding, asker="centroids loss").checked()
+        """In training mode it counts as an iteration."""
+        vmf = VonMisesFisher.of(embedding, asker="centroids loss").checked()
         classes, dim = self.centroids.shape
-        if belief.dim != dim:
-            raise InputError("dimension", expected=f"{dim}, as the centroids have", got=str(belief.dim))
-        check_labels(labels, items=len(belief), classes=classes)
-        value = self._places(belief.direction, labels) + _likelihood(belief, self.centroids[labels])
+        check_dim(vmf, dim, like="the centroids have")
+        check_labels(labels, items=len(vmf), classes=classes)
+        value = self._pull_and_push(vmf.direction, labels) + _likelihood(vmf, self.centroids[labels])
         if self.training:
             if self.gate == "published":
-                self._move(belief.direction.detach(), labels)
+                self._move(vmf.direction.detach(), labels)
             self.iteration = self.iteration + 1
         return value
 
-    def _places(self, direction: Tensor, labels: Tensor) -> Tensor:
+    def _pull_and_push(self, direction: Tensor, labels: Tensor) -> Tensor:
         distance = self.distance(direction, self.centroids)
         own = F.one_hot(labels, len(self.centroids)).bool()
         pull = distance[own]
@@ -125,38 +113,38 @@ class Centroids(nn.Module):
     def _move(self, direction: Tensor, labels: Tensor) -> None:
         """Towards the directions of the batch; a class that is not in it stays."""
         batch = torch.zeros_like(self.centroids).index_add_(0, labels, direction.to(self.centroids.dtype))
-        # Another tensor, not the same one changed: the backward pass still needs the old places.
+        # Another tensor, not the same one changed: the backward pass still needs the old one.
         moved = self.alpha * F.normalize(batch, dim=-1) + (1 - self.alpha) * self.centroids
         self.centroids = F.normalize(moved, dim=-1)
 
 
-def spread(classes: int, dim: int) -> Tensor:
+def separated_directions(classes: int, dim: int) -> Tensor:
     """(K, D) unit directions far from each other: random ones that push their nearest away, round by round.
 
     In two dimensions evenly on the circle; with K <= D + 1 all at one angle, cosine -1/(K - 1). Thousands of classes
     get fewer rounds, to keep it a matter of seconds.
 
     >>> _ = torch.manual_seed(0)
-    >>> c = spread(3, 16)
+    >>> c = separated_directions(3, 16)
     >>> (c @ c.T).round(decimals=2)[0]
     tensor([ 1.0000, -0.5000, -0.5000])
     """
     if dim == 2:
         angle = 2 * math.pi * (torch.randperm(classes) + torch.rand(())) / classes
         return torch.stack([angle.cos(), angle.sin()], 1)
-    places = F.normalize(torch.randn(classes, dim), dim=-1)
+    found = F.normalize(torch.randn(classes, dim), dim=-1)
     rounds = min(200, 1 + 20_000_000 // classes**2)
     for done in range(rounds):
-        near = (places @ places.T).fill_diagonal_(-torch.inf)
-        push = (SHARPNESS * near).softmax(1) @ places
-        places = F.normalize(places - 0.5 * (1 - done / rounds) * push, dim=-1)
-    return places
+        near = (found @ found.T).fill_diagonal_(-torch.inf)
+        push = (SHARPNESS * near).softmax(1) @ found
+        found = F.normalize(found - 0.5 * (1 - done / rounds) * push, dim=-1)
+    return found
 
 
 class CentroidsAndClasses(ReadsFeatures):
     """The centroids loss, and `weight` times the cross-entropy of a linear classifier on the body's features.
 
-    The talk does not give a weight; 1 unless told. Pictures that are hard to learn want more: the pull to a centroid
+    The talk does not give a weight; 1 by default. Pictures that are hard to learn want more: the pull to a centroid
     does not fade as a picture comes near it, and then outweighs what the classes still have to learn.
     """
 
@@ -170,7 +158,6 @@ class CentroidsAndClasses(ReadsFeatures):
         self.classifier = nn.Linear(features, len(centroids.centroids))
 
     def forward(self, embedding: Embedding, labels: Tensor, features: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
         classes = F.cross_entropy(self.classifier(features), labels)
         return self.centroids(embedding, labels) + self.weight * classes
 
@@ -186,52 +173,26 @@ class Nearest:
 def nearest_centroid(embedding: Embedding, centroids: Tensor) -> Nearest:
     """Classify directions by the nearest of (K, D) unit centroids.
 
-    The confidence is the expected cosine between the picture's place and that centroid c, and nothing below 0:
+    The confidence is the expected cosine between the picture's z and that centroid c, and nothing below 0:
 
         E[z·c] = A_D(k) μ·c
 
-    It is small where the belief is wide, and where its middle lies between the classes or off them all. It compares
-    across dimensions; it is not yet the probability of being right: calibrate it on held-out pictures.
+    It is small where the concentration is low, and where the direction is between the classes or off them all. It
+    compares across dimensions; it is not yet the probability of being right: calibrate it on held-out pictures.
 
-    >>> belief = VonMisesFisher(torch.tensor([[0.6, 0.8]]), torch.tensor([1.1594]))
-    >>> nearest_centroid(belief, torch.eye(2))
+    >>> vmf = VonMisesFisher(torch.tensor([[0.6, 0.8]]), torch.tensor([1.1594]))
+    >>> nearest_centroid(vmf, torch.eye(2))
     Nearest(rows=tensor([1]), confidence=tensor([0.4000]))
     """
-    belief = VonMisesFisher.of(embedding, asker="nearest centroid").checked()
-    if centroids.ndim != 2 or centroids.shape[1] != belief.dim or not len(centroids):
-        raise InputError("centroids", expected=f"(K, {belief.dim})", got=str(tuple(centroids.shape)))
-    cosine, row = (belief.direction @ centroids.to(belief.dtype).T).max(1)
-    return Nearest(row, belief.confidence * cosine.clamp(0, 1))
+    vmf = VonMisesFisher.of(embedding, asker="nearest centroid").checked()
+    if centroids.ndim != 2 or centroids.shape[1] != vmf.dim or not len(centroids):
+        raise InputError("centroids", expected=f"(K, {vmf.dim})", got=str(tuple(centroids.shape)))
+    cosine, row = (vmf.direction @ centroids.to(vmf.dtype).T).max(1)
+    return Nearest(row, vmf.confidence * cosine.clamp(0, 1))
 
 
-def class_centroids(embedding: Embedding, labels: Tensor) -> Tensor:
-    """(K, D) unit centroids of labels 0 .. K-1: the directions of the sums of means, so firm beliefs count for more.
-
-    The centroids of a trained model: they are where its own training pictures lie, whichever epoch was kept.
-    """
-    check_labels(labels, items=len(embedding), classes=int(labels.max()) + 1 if len(labels) else 0)
-    sums = embedding.mean.new_zeros(int(labels.max()) + 1, embedding.dim).index_add_(0, labels, embedding.mean)
-    lengths = sums.norm(dim=-1)
-    if not (lengths > 0).all():
-        empty = int((lengths == 0).nonzero()[0])
-        raise InputError("labels", expected="pictures of every class", got=f"none of class {empty}")
-    return sums / lengths[:, None]
-
-
-def check_labels(labels: Tensor, *, items: int, classes: int) -> None:
-    """One whole number below `classes` for every item, and at least one item."""
-    if labels.shape != (items,) or labels.is_floating_point() or not items:
-        raise InputError(
-            "labels",
-            expected=f"whole numbers, ({items or 'at least 1'},)",
-            got=f"{labels.dtype}, {tuple(labels.shape)}",
-        )
-    if labels.min() < 0 or labels.max() >= classes:
-        raise InputError("labels", expected=f"0 to {classes - 1}", got=f"{int(labels.min())} to {int(labels.max())}")
-
-
-def _likelihood(belief: VonMisesFisher, centroids: Tensor) -> Tensor:
-    """Minus the mean log-likelihood of the places under vMF(centroid, k), the places held fixed."""
-    k = belief.concentration.double()
-    squared = (belief.direction.detach().double() - centroids.double()).square().sum(-1)
-    return (k * squared / 2 - scaled_log_normalizer(k, belief.dim)).mean().to(belief.dtype)
+def _likelihood(vmf: VonMisesFisher, centroids: Tensor) -> Tensor:
+    """Minus the mean log-likelihood of the directions under vMF(centroid, k), the directions held fixed."""
+    k = vmf.concentration.double()
+    squared = (vmf.direction.detach().double() - centroids.double()).square().sum(-1)
+    return (k * squared / 2 - scaled_log_normalizer(k, vmf.dim)).mean().to(vmf.dtype)

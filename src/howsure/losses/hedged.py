@@ -1,4 +1,4 @@
-"""Soft contrastive training of points, and of beliefs: hedged instance embeddings (Oh et al. 2019)."""
+"""Soft contrastive training of points, and of distributions: hedged instance embeddings (Oh et al. 2019)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError, TrainingError
+from howsure.losses.checks import all_pairs, check_both, check_variance
 from howsure.match import Matcher, gap_radius
 from howsure.numerics.chi import Radius
 from howsure.numerics.hermite import MOST_DIMENSIONS, product_radius
@@ -44,11 +45,10 @@ class Link(nn.Module):
 
 def learned_link(loss: nn.Module) -> dict[str, float] | None:
     """The link that a loss has learned so far, as `Matcher` numbers; None for a loss that learns none."""
-    link = getattr(loss, "link", None)
-    if not isinstance(link, Link):
+    if not isinstance(loss, (SoftContrastive, Hedged)):
         return None
     try:
-        return link.matcher().to_json()
+        return loss.link.matcher().to_json()
     except InputError as error:
         raise TrainingError(
             "the learned link", expected=error.expected, got=error.got, fix="lower learning_rate"
@@ -56,7 +56,7 @@ def learned_link(loss: nn.Module) -> dict[str, float] | None:
 
 
 class SoftContrastive(nn.Module):
-    """Minus the log-likelihood of match and mismatch under the link, at the means of the beliefs.
+    """Minus the log-likelihood of match and mismatch under the link, at the means of the embeddings.
 
     All pairs of a batch, at most `pairs` of each kind, drawn at random; both kinds weigh the same.
     """
@@ -67,7 +67,6 @@ class SoftContrastive(nn.Module):
         self.pairs = pairs
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
         mean = embedding.checked().mean
         first, second, same = balanced_pairs(labels, most=self.pairs)
         # The small number gives equal pictures a finite gradient.
@@ -77,10 +76,10 @@ class SoftContrastive(nn.Module):
 
 
 class Hedged(nn.Module):
-    """Soft contrastive on beliefs, with a pull to N(0, I) that keeps them from shrinking to points.
+    """Soft contrastive on distributions, with a pull to N(0, I) that keeps them from shrinking to points.
 
         marginal:  -log E[p(m | z, z')] + weight · (KL + KL')       z, z' independent
-        elbo:      -E[log p(m | z, z')] + weight · (KL + KL')       as published: a looser bound that shrinks beliefs
+        elbo:      -E[log p(m | z, z')] + weight · (KL + KL')       as published: a looser bound that shrinks variances
 
     Expectations by quadrature, or as published by all pairs of `samples` samples of each item, the same number from
     each component of a mixture. KL is exact for one Gaussian and by `samples` samples for a mixture. `pairs` as in
@@ -109,7 +108,6 @@ class Hedged(nn.Module):
         self.samples, self.pairs = samples, pairs
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
         embedding.checked()
         first, second, same = balanced_pairs(labels, most=self.pairs)
         if self.evaluation == "samples":
@@ -130,13 +128,9 @@ def balanced_pairs(labels: Tensor, *, most: int) -> tuple[Tensor, Tensor, Tensor
     """First item, second item, and whether they match: at most `most` random pairs of each kind."""
     if most < 1:
         raise InputError("pairs", expected="1 or more of each kind", got=str(most))
-    first, second = torch.triu_indices(len(labels), len(labels), offset=1, device=labels.device)
-    same = labels[first] == labels[second]
+    first, second, same = all_pairs(labels)
+    check_both(same)
     kinds = [kind.nonzero()[:, 0] for kind in (same, ~same)]
-    if not all(map(len, kinds)):
-        raise InputError(
-            "batch", expected="matching and different pairs", got="one kind only", fix="use class-balanced batches"
-        )
     rows = torch.cat([kind[torch.randperm(len(kind), device=kind.device)[:most]] for kind in kinds])
     return first[rows], second[rows], same[rows]
 
@@ -173,12 +167,9 @@ def component_samples(embedding: Embedding, count: int) -> tuple[Tensor, Tensor]
 
 
 def divergence(embedding: Embedding, *, samples: int) -> Tensor:
-    """KL(belief || N(0, I)) in nats, (N,): ½ Σ(mean² + variance - 1 - log variance) for one Gaussian."""
+    """KL(embedding || N(0, I)) in nats, (N,): ½ Σ(mean² + variance - 1 - log variance) for one Gaussian."""
     log_weights, means, variances = embedding.components()
-    if not (variances > 0).all():
-        raise InputError(
-            "hedged", expected="beliefs with some variance", got=embedding.family, fix="use the hedged head"
-        )
+    check_variance(variances, embedding.family, loss="hedged", head="hedged")
     if means.shape[1] == 1:
         return 0.5 * (means.square() + variances - 1 - variances.log()).sum((1, 2))
     z, shares = component_samples(embedding, samples)

@@ -1,4 +1,4 @@
-"""Classical losses on the means of beliefs: every loss and miner of pytorch-metric-learning, taken as it is."""
+"""Classical losses on the means of embeddings: every loss and miner of pytorch-metric-learning, taken as it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class OnMeans(nn.Module):
         self.loss, self.miner = loss, miner
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
         counts = torch.unique(labels, return_counts=True)[1]
         if len(counts) < 2 or counts.max() < 2:
             raise InputError(

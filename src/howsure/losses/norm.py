@@ -1,4 +1,4 @@
-"""Classical training of vectors whose length nobody fixes; afterwards their length says how sure they are."""
+"""Classical training of vectors of free length; afterwards the length is their confidence."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.embeddings import Embedding, Point, VonMisesFisher
-from howsure.errors import InputError
-from howsure.losses.centroids import check_labels
+from howsure.losses.checks import check_classes, check_dim, check_labels
 from howsure.losses.means import OnMeans
 
 
@@ -19,18 +18,13 @@ class NormCrossEntropy(nn.Module):
 
     def __init__(self, classes: int, dim: int):
         super().__init__()
-        if classes < 2:
-            raise InputError("classes", expected="2 or more", got=str(classes), fix="add pictures of another class")
+        check_classes(classes)
         self.classifier = nn.Linear(dim, classes)
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
         z = free_vectors(embedding)
         check_labels(labels, items=len(z), classes=self.classifier.out_features)
-        if z.shape[1] != self.classifier.in_features:
-            raise InputError(
-                "dimension", expected=f"{self.classifier.in_features}, as the classifier has", got=str(z.shape[1])
-            )
+        check_dim(embedding, self.classifier.in_features, like="the classifier has")
         return F.cross_entropy(self.classifier(z), labels)
 
 
@@ -48,12 +42,10 @@ class NormTriplet(nn.Module):
         self.triplet = OnMeans(losses.TripletMarginLoss(margin=margin, distance=free))
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
-        value: Tensor = self.triplet(Point(free_vectors(embedding)), labels)
-        return value
+        return self.triplet(Point(free_vectors(embedding)), labels)
 
 
 def free_vectors(embedding: Embedding) -> Tensor:
     """z = concentration · direction, (N, D): what the norm head was given before it took length and direction apart."""
-    belief = VonMisesFisher.of(embedding, asker="norm loss").checked()
-    return belief.concentration[:, None] * belief.direction
+    vmf = VonMisesFisher.of(embedding, asker="norm loss").checked()
+    return vmf.concentration[:, None] * vmf.direction

@@ -1,4 +1,4 @@
-"""Scales from the likelihood that two pictures of one class share a place (after probabilistic face embeddings)."""
+"""Scales from the likelihood that two pictures of one class share one z (after probabilistic face embeddings)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from torch import Tensor, nn
 from howsure.compare import mutual_likelihood
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
+from howsure.losses.checks import all_pairs
 
 
 class MutualLikelihood(nn.Module):
     """Minus the mean mutual likelihood of all pairs of one class, the means held fixed: only scales learn.
 
-    At its best, the scales of a pair add up to its squared distance. A picture whose class mates tend to lie far away
-    says so.
+    At its best, the scales of a pair add up to its squared distance. A picture that tends to lie
+    far from others of its class gets a large scale.
     """
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
-        first, second = torch.triu_indices(len(labels), len(labels), offset=1, device=labels.device)
-        same = labels[first] == labels[second]
+        first, second, same = all_pairs(labels)
         if not same.any():
             raise InputError("batch", expected="two items of one class", got="none", fix="use class-balanced batches")
         embedding.checked()  # here, because NaN is no variance either, and the error would blame the head
@@ -29,12 +28,11 @@ class MutualLikelihood(nn.Module):
 
 
 class SumLoss(nn.Module):
-    """The sum of losses, each for its own part of the belief."""
+    """The sum of losses, each for its own part of the embedding."""
 
     def __init__(self, *parts: nn.Module):
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
         return torch.stack([part(embedding, labels) for part in self.parts]).sum()

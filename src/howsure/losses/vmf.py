@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from howsure.embeddings import Embedding, VonMisesFisher
-from howsure.errors import InputError
-from howsure.losses.centroids import check_labels
+from howsure.losses.checks import check_classes, check_dim, check_labels
 from howsure.numerics.vmf import inverse_mean_resultant, scaled_log_normalizer
 
 
@@ -23,25 +22,22 @@ class ExpectedLikelihood(nn.Module):
 
     def __init__(self, classes: int, dim: int):
         super().__init__()
-        if classes < 2:
-            raise InputError("classes", expected="2 or more", got=str(classes), fix="add pictures of another class")
+        check_classes(classes)
         start = inverse_mean_resultant(torch.tensor(0.9, dtype=torch.float64), dim).item()
         self.weight = nn.Parameter(start * F.normalize(torch.randn(classes, dim), dim=-1))
 
     def logits(self, embedding: Embedding) -> Tensor:
         """(N, classes) log-probabilities up to a constant for each picture; float64."""
-        belief = VonMisesFisher.of(embedding, asker="vmf loss").checked()
+        vmf = VonMisesFisher.of(embedding, asker="vmf loss").checked()
         dim = self.weight.shape[1]
-        if belief.dim != dim:
-            raise InputError("dimension", expected=f"{dim}, as the classes have", got=str(belief.dim))
-        f = belief.concentration.double()[:, None] * belief.direction.double()
+        check_dim(vmf, dim, like="the classes have")
+        f = vmf.concentration.double()[:, None] * vmf.direction.double()
         w = self.weight.double()
         alone, joined = _length(w), _length(f[:, None] + w)
         # log C = scaled - k: the large parts are subtracted as lengths, before they can cancel.
         return scaled_log_normalizer(alone, dim) - scaled_log_normalizer(joined, dim) + (joined - alone)
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
-        """Scalar loss of one batch."""
         check_labels(labels, items=len(embedding), classes=len(self.weight))
         return F.cross_entropy(self.logits(embedding), labels).to(embedding.dtype)
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from howsure.embeddings import Embedding, VonMisesFisher
-from howsure.numerics.vmf import mean_resultant_gap
+from howsure.embeddings import Embedding
 from howsure.plots.figures import Plane
 
 __all__ = ["Outlines", "map_plane", "outlines"]
@@ -52,8 +50,8 @@ def outlines(belief: Embedding, plane: Plane) -> Outlines:
     >>> np.ptp(outlines(belief, map_plane(belief)).curves, axis=1)
     array([[6., 2.]])
     """
-    if isinstance(belief, VonMisesFisher) and belief.dim == 2:
-        return _arcs(belief)
+    if (reach := belief.circular_deviation) is not None:
+        return _arcs(belief.to(dtype=torch.float64), reach.detach().numpy())
     weights, means, covariances = _moments(belief, plane)
     items = np.repeat(np.arange(len(belief)), weights.shape[1])
     centres = means.reshape(-1, 2)
@@ -75,32 +73,16 @@ def _moments(belief: Embedding, plane: Plane) -> tuple[np.ndarray, np.ndarray, n
 
 
 def _one_draw(belief: Embedding, plane: Plane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    log_weights, means, variances = (part.detach().double().numpy() for part in belief.components())
-    covariances = np.einsum("pd,nkd,qd->nkpq", plane.axes, variances, plane.axes)
-    if isinstance(belief, VonMisesFisher):
-        covariances = _sphere_covariance(belief, plane)[:, None]
-    return np.exp(log_weights), (means - plane.centre) @ plane.axes.T, covariances
+    log_weights, means, _ = (part.detach().double().numpy() for part in belief.components())
+    return np.exp(log_weights), (means - plane.centre) @ plane.axes.T, belief.covariances(plane.axes)
 
 
-def _sphere_covariance(belief: VonMisesFisher, plane: Plane) -> np.ndarray:
-    """ρ (I - μμᵀ) + A' μμᵀ in the plane, (N, 2, 2): its coordinates hang together, unlike those of other families."""
-    k, gap = _double(belief.concentration), _gap(belief)
-    across = np.divide(1 - gap, k, out=np.full_like(k, 1 / belief.dim), where=k > 0)
-    along = np.clip(gap * (2 - gap) - (belief.dim - 1) * across, 0, None)
-    flat = _double(belief.direction) @ plane.axes.T
-    round_part = across[:, None, None] * (plane.axes @ plane.axes.T)
-    return round_part + (along - across)[:, None, None] * (flat[:, :, None] * flat[:, None, :])
-
-
-def _arcs(belief: VonMisesFisher) -> Outlines:
-    direction, gap = _double(belief.direction), _gap(belief)
-    with np.errstate(divide="ignore"):  # who knows nothing may be anywhere
-        reach = np.minimum(np.sqrt(-2 * np.log1p(-gap)), np.pi)
+def _arcs(belief: Embedding, reach: np.ndarray) -> Outlines:
+    direction, mean = (points.detach().numpy() for points in (belief.point_estimate, belief.mean))
     angle = np.arctan2(direction[:, 1], direction[:, 0])
     turn = angle[:, None] + reach[:, None] * np.linspace(-1, 1, POINTS + 1)  # (N, P), the direction in the middle
     curves = (1 + FAN * reach / np.pi)[:, None, None] * np.stack([np.cos(turn), np.sin(turn)], -1)
-    means = (1 - gap)[:, None] * direction
-    return Outlines(np.arange(len(belief)), np.ones(len(belief)), means, curves, closed=False)
+    return Outlines(np.arange(len(belief)), np.ones(len(belief)), mean, curves, closed=False)
 
 
 def _total(weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -115,11 +97,3 @@ def _root(covariances: np.ndarray) -> np.ndarray:
     """The symmetric square root of each matrix, (M, 2, 2)."""
     values, vectors = np.linalg.eigh(covariances)
     return (vectors * np.sqrt(values.clip(0))[:, None]) @ vectors.transpose(0, 2, 1)
-
-
-def _gap(belief: VonMisesFisher) -> np.ndarray:
-    return mean_resultant_gap(belief.concentration.double(), belief.dim).detach().numpy()
-
-
-def _double(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().to(torch.float64).numpy()

@@ -1,5 +1,5 @@
-"""Posteriors over the weights of a network. Each is fitted by one verb, `fit`, which gives an embedder that knows
-what it does not know: `laplace.fit`, `dropout.fit`, `ensemble.fit`."""
+"""Posteriors over the weights of a network, each fitted by one verb that gives an embedder: `laplace.fit`,
+`dropout.fit`, `ensemble.fit`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ POSTERIORS: dict[str, type[PosteriorHead]] = {
 
 
 def build_posterior(backbone: nn.Module, head: nn.Module, described: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
-    """The backbone and the head that a card tells about, around a network; its kind goes with what `describe` said."""
-    said = dict(described)
-    kind = said.pop("kind")
+    """The backbone and the head that a card describes, around a network, with tensors still to be loaded."""
+    options = dict(described)
+    kind = options.pop("kind")
     if kind not in POSTERIORS:
         raise ModelError(f"posterior {kind!r}", expected=" or ".join(POSTERIORS), fix="use the version that wrote it")
-    return POSTERIORS[kind].blank(backbone, head, said)
+    return POSTERIORS[kind].blank(backbone, head, options)

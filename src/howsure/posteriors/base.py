@@ -1,4 +1,4 @@
-"""What the heads of posteriors share: a head of one network inside, and a description from which to build it again."""
+"""What the heads of posteriors share: a head of one network inside, and a description to rebuild it from."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 
-__all__ = ["PosteriorHead", "posterior_of", "single_head"]
-
 
 class PosteriorHead(nn.Module, ABC):
-    """A head that speaks for many networks; `kind` is the name under which a card finds it."""
+    """A head that stands for many networks; `kind` is its name on a card."""
 
     kind: ClassVar[str]
 
@@ -36,7 +34,7 @@ class PosteriorHead(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def blank(cls, backbone: nn.Module, head: nn.Module, described: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
-        """Backbone and head that `describe` tells about, around a network, with tensors still to be loaded."""
+        """The backbone and head that `describe` describes, around a network, with tensors still to be loaded."""
 
     def network(self, backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
         """Backbone and head of the one network that a posterior may be fitted to again."""
@@ -46,17 +44,17 @@ class PosteriorHead(nn.Module, ABC):
         """Σ_i Var z_i before any normalisation, (N,), where weights have a Gaussian in closed form; None elsewhere."""
         return None
 
-    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
-        """How much of each uncertainty, (N,), there is because the weights are not known; the rest is the item's.
+    def model_part(self, embedding: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """The epistemic part of each uncertainty, (N,), which comes from the weights; the rest is the item's.
 
-        Of draws, what they disagree about. None where it cannot be told, or not without the `features`.
+        Of draws, their disagreement. None where the parts cannot be separated, or not without the `features`.
         """
-        picture = torch.stack([draw.uncertainty for draw in belief.by_draw()]).mean(0)
-        return (belief.uncertainty - picture).clamp_min(0)
+        aleatoric = torch.stack([draw.uncertainty for draw in embedding.by_draw()]).mean(0)
+        return (embedding.uncertainty - aleatoric).clamp_min(0)
 
 
 def posterior_of(head: nn.Module) -> PosteriorHead | None:
-    """The head itself if it speaks for many networks, None if for one."""
+    """The head itself if it stands for many networks, None if for one."""
     return head if isinstance(head, PosteriorHead) else None
 
 

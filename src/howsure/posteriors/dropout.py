@@ -1,4 +1,4 @@
-"""MC dropout: the networks that are left when parts of one network are switched off (after Gal and Ghahramani)."""
+"""MC dropout: draws of a network with parts of it switched off (after Gal and Ghahramani)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from howsure.posteriors.base import PosteriorHead, posterior_of
 if TYPE_CHECKING:
     from howsure.embedder import Embedder
 
-__all__ = ["DroppedBackbone", "DroppedHead", "fit", "mask_shapes", "whole"]
-
 Shapes = Mapping[str, list[int]]  # of one mask of each dropout layer, by the layer's name
 
 WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
@@ -31,10 +29,10 @@ UNSUITED = (nn.AlphaDropout, nn.FeatureAlphaDropout)
 class DroppedHead(PosteriorHead):
     """A head behind dropout of its features: `Draws` of whatever the head gives, draw s with mask s for all pictures.
 
-        belief_s = head(kept_s φ / (1 - rate))
+        draw_s = head(kept_s φ / (1 - rate))
 
-    In training it gives what the head gives, with a mask of its own for each picture. The masks (S, M) are kept with
-    the weights, so that a gallery is searched by the networks that made it. `layers` tells of masks in the backbone.
+    In training it gives what the head gives, with a mask of its own for each picture. The masks (S, M) are saved with
+    the weights, so that a gallery is searched by the networks that made it. `layers` are the masks of the backbone.
     """
 
     kind: ClassVar[str] = "dropout"
@@ -46,12 +44,16 @@ class DroppedHead(PosteriorHead):
         self.register_buffer("kept", kept)
 
     def forward(self, features: Tensor) -> Embedding:
-        """(N, M) features, or those of S passes side by side, to beliefs."""
+        """(N, M) features, or (N, S·M) of S passes, to an embedding."""
         if self.training:
             return self.head(F.dropout(features, self.rate))
         draws, width = self.kept.shape
         parts = features.unflatten(1, (-1, width)).expand(-1, draws, -1)  # (N, S, M)
         return Draws.stack([self.head(_masked(parts[:, s], self.kept[s], self.rate)) for s in range(draws)])
+
+    def network(self, backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
+        """Nothing switched off."""
+        return backbone.network if isinstance(backbone, DroppedBackbone) else backbone, self.head
 
     def describe(self) -> dict[str, Any]:
         draws, width = self.kept.shape
@@ -67,7 +69,7 @@ class DroppedHead(PosteriorHead):
 
 
 class DroppedBackbone(nn.Module):
-    """A network with dropout layers: the features of S passes side by side, (N, S·M); pass s has masks s, (S, ...).
+    """A network with dropout layers: the features of S passes, (N, S·M); pass s has masks s, (S, ...).
 
     In training it is the network itself.
     """
@@ -80,7 +82,6 @@ class DroppedBackbone(nn.Module):
             self.register_buffer(name, kept[layer])
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """(N, C, H, W) pixels to features."""
         if self.training:
             return self.network(pixels)
         masks = {layer: self.get_buffer(name) for layer, name in self.names.items()}
@@ -133,17 +134,18 @@ RATE = 0.2
 def fit(embedder: Embedder, draws: int = 16, *, rate: float | None = None, seed: int = 0) -> Embedder:
     """A new embedder that gives `Draws`: each draw is one network with a share `rate` of its features switched off.
 
-    Dropout layers in the backbone take part, each at its own rate. A mask is drawn once, from `seed`, and is the same
+    Dropout layers in the backbone are drawn too, each at its own rate. A mask is drawn once, from `seed`, the same
     for all pictures, now and after loading. Works on any model; one trained with method `dropout` expects it. `rate`
     is 0.2 unless given, or what the embedder was trained with; 0 leaves the features to the layers of the backbone.
 
-    Aleatoric variance is what the head says about pictures, epistemic variance what the draws disagree about.
+    Aleatoric variance is what the head predicts, epistemic variance the disagreement of the draws.
     """
     embedder = copy.deepcopy(embedder).eval()
     origin = embedder.fingerprint
-    if rate is None and isinstance(embedder.head, DroppedHead):
-        rate = embedder.head.rate
-    head, backbone = _undropped(embedder)
+    head, backbone = embedder.head, embedder.backbone
+    if isinstance(head, DroppedHead):
+        rate = head.rate if rate is None else rate
+        backbone, head = head.network(backbone)
     if posterior := posterior_of(head):
         raise InputError(
             "embedder", expected="one without a posterior", got=posterior.kind, fix="start from its origin"
@@ -165,23 +167,6 @@ def fit(embedder: Embedder, draws: int = 16, *, rate: float | None = None, seed:
         backbone = DroppedBackbone(backbone, {name: kept(shape, rates[name]) for name, shape in layers.items()})
     # No matcher: distances have changed with the variances.
     return embedder.with_head(dropped, {"origin": origin, "matcher": None}, backbone=backbone).eval()
-
-
-def whole(embedder: Embedder) -> Embedder:
-    """The one network of which all draws are parts, nothing switched off; any other embedder as it is."""
-    if not isinstance(embedder.head, DroppedHead):
-        return embedder
-    origin = embedder.fingerprint
-    head, backbone = _undropped(copy.deepcopy(embedder).eval())
-    return embedder.with_head(head, {"origin": origin, "matcher": None}, backbone=backbone).eval()
-
-
-def _undropped(embedder: Embedder) -> tuple[nn.Module, nn.Module]:
-    """Head and backbone without masks."""
-    head, backbone = embedder.head, embedder.backbone
-    if not isinstance(head, DroppedHead):
-        return head, backbone
-    return head.head, backbone.network if isinstance(backbone, DroppedBackbone) else backbone
 
 
 def _check(draws: int, rates: dict[str, float]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from howsure.data import InputSpec
-from howsure.embedder import FOREIGN, Embedder
+from howsure.embedder import EXTERNAL, Embedder
 from howsure.errors import InputError
 from howsure.heads import Head
 from howsure.posteriors import posterior_of
@@ -23,7 +23,7 @@ def network_of(start: Embedder) -> dict[str, Any]:
     spec, card = start.spec, start.card
     size = {"height": spec.height, "width": spec.width, "channels": spec.channels}
     decided = size | {"pixel_mean": spec.mean, "pixel_std": spec.std, "dim": card["dim"], "backbone": card["backbone"]}
-    return {key: value for key, value in decided.items() if value not in (None, FOREIGN)}
+    return {key: value for key, value in decided.items() if value not in (None, EXTERNAL)}
 
 
 def frozen_from(start: Embedder, recipe: Recipe, *, head: str) -> tuple[Embedder, nn.Module]:
@@ -33,7 +33,7 @@ def frozen_from(start: Embedder, recipe: Recipe, *, head: str) -> tuple[Embedder
             "model to start from", expected="one network", got=f"a posterior, {posterior.kind}", fix="use its origin"
         )
     _check_network(start, recipe)
-    named = start.card["backbone"] != FOREIGN
+    named = start.card["backbone"] != EXTERNAL
     spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)
     backbone = recipe.backbone if named else copy.deepcopy(start.backbone)
     embedder = Embedder(backbone, head, spec, dim=recipe.dim, card={"origin": start.fingerprint})

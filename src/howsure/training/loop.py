@@ -15,7 +15,7 @@ from howsure.backbones import feature_count, remembering, start_backbone
 from howsure.data import BalancedBatches, ImageSet, InputSpec, validation_split
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
-from howsure.losses import ReadsFeatures, learned_link
+from howsure.losses import batch_loss, learned_link
 from howsure.recipe import Recipe, read_recipe, recipe_for
 from howsure.training.events import Epoch, Step, Trained
 from howsure.training.from_model import frozen_from, settle_scales
@@ -130,7 +130,7 @@ def run_training(
             target = torch.from_numpy(labels[batch]).to(device)
             features = embedder.backbone(pixels)
             belief = finite(embedder.head, features)
-            value = goal(belief, target, features) if isinstance(goal, ReadsFeatures) else goal(belief, target)
+            value = batch_loss(goal, belief, target, features)
             if not torch.isfinite(value):
                 raise TrainingError(
                     f"the loss became {value.item()} in epoch {state.epoch + 1}, batch {step}",

@@ -1,10 +1,10 @@
-"""The Laplace approximation for metric learning: how well the pairs of a data set determine the weights.
+"""The Laplace approximation for metric learning: a posterior of the weights, from the pairs of a data set.
 
 (After the Laplacian metric learner of Warburg, Miani, Brack and Hauberg, with the covariance that matters.)
 """
 
 from howsure.posteriors.laplace.base import FlatVarianceWarning
-from howsure.posteriors.laplace.curvature import Curvature, loss_curvature, pair_curvature
+from howsure.posteriors.laplace.curvature import Curvature, pair_curvature
 from howsure.posteriors.laplace.fit import (
     WHOLE_NETWORK,
     Prior,
@@ -28,7 +28,6 @@ __all__ = [
     "drawn",
     "fit",
     "fit_posterior",
-    "loss_curvature",
     "pair_curvature",
     "positive_pairs",
     "with_learned_variance",

@@ -1,4 +1,4 @@
-"""What every fit of a posterior needs: batches of pictures, where a head puts them, and a look at the outcome."""
+"""What every Laplace fit needs: batches of pictures, the last layer of a head, and a check of the outcome."""
 
 from __future__ import annotations
 
@@ -24,27 +24,9 @@ from howsure.posteriors.base import PosteriorHead
 if TYPE_CHECKING:
     from howsure.embedder import Embedder
 
-__all__ = [
-    "DRAWS",
-    "Fitted",
-    "FlatVarianceWarning",
-    "Gathered",
-    "LaplaceHead",
-    "Subject",
-    "first_pictures",
-    "labelled_batches",
-    "laplace_head",
-    "linear_layer",
-    "no_pairs",
-    "normalises",
-    "on_sphere",
-    "pixel_batches",
-    "through",
-    "warn_if_flat",
-]
-
 BATCH, PER_CLASS = 256, 32  # pictures of a batch made from an image set, and of a class in it, at most
-DRAWS = 16  # of the weights, where nobody says how many
+DRAWS = 16  # of the weights, by default
+Labelled = ImageSet | Iterable[tuple[Tensor, Tensor]]  # pictures, or batches of normalised tensors with labels
 FLAT = 0.01  # standard deviation of the uncertainties over their mean
 
 
@@ -53,47 +35,47 @@ class FlatVarianceWarning(UserWarning):
 
 
 class LaplaceHead(PosteriorHead):
-    """A head with a Gaussian over weights, and `usual`, if it has any: sorted raw variances (n,) of other pictures."""
+    """A head with a Gaussian over weights, and maybe the sorted raw variances (n,) of reference pictures."""
 
     learns_variance: ClassVar[bool] = False  # whether held-out pairs may teach it how wide an embedding is
-    usual: Tensor | None
+    usual: Tensor | None  # the reference variances, under the name they have in saved models
     draws: int
 
-    def __init__(self, usual: Tensor | None):
+    def __init__(self, reference: Tensor | None):
         super().__init__()
-        self.register_buffer("usual", usual)
-        self._learned: tuple[tuple[int, torch.device], ConformalReference] | None = None
+        self.register_buffer("usual", reference)
+        self._conformal: tuple[tuple[int, torch.device], ConformalReference] | None = None
 
     @abstractmethod
     def raw_variance(self, features: Tensor) -> Tensor: ...
 
     @abstractmethod
     def again(self, **changes: Any) -> LaplaceHead:
-        """The same posterior with other `usual`, `draws`, `seed`, or what else a kind can change."""
+        """The same posterior with another `reference`, `draws`, `seed`, or other arguments of the constructor."""
 
     @abstractmethod
     def at_estimate(self, features: Tensor) -> Embedding:
-        """What the network says whose weights are the estimate."""
+        """The embedding by the network whose weights are the estimate."""
 
-    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
-        """As everywhere; in closed form, all but what the network at the estimate says about the picture itself."""
+    def model_part(self, embedding: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """In closed form, all but the variance that the network at the estimate predicts for the picture."""
         if self.draws:
-            return super().model_part(belief)
+            return super().model_part(embedding)
         if features is None:
             return None
-        own = self.at_estimate(features).tensors().get("scale")
+        own = self.at_estimate(features).item_scale
         if own is None:
-            return belief.uncertainty
-        return (belief.uncertainty - own.square().expand_as(belief.mean).sum(-1)).clamp_min(0)
+            return embedding.uncertainty
+        return (embedding.uncertainty - own.square().expand_as(embedding.mean).sum(-1)).clamp_min(0)
 
     def typicality(self, raw: Tensor) -> Tensor:
-        """The p-value of each raw variance (N,) among the usual ones, by their logs: too large and too small alike."""
+        """The p-value of each raw variance (N,) among those of the reference, by their logs, on both sides."""
         if self.usual is None:
-            raise RuntimeError("typicality is asked of a head that has no usual variances")
+            raise RuntimeError("typicality needs reference variances, this head has none")
         now = (self.usual._version, self.usual.device)  # loading and training write into it
-        if self._learned is None or self._learned[0] != now:
-            self._learned = (now, ConformalReference.of(torch.from_numpy(_log(self.usual))))
-        return torch.from_numpy(self._learned[1].shares(_log(raw))).to(raw)
+        if self._conformal is None or self._conformal[0] != now:
+            self._conformal = (now, ConformalReference.of(torch.from_numpy(_log(self.usual))))
+        return torch.from_numpy(self._conformal[1].shares(_log(raw))).to(raw)
 
 
 def _log(variance: Tensor) -> np.ndarray:
@@ -109,7 +91,7 @@ class Subject:
     layer: str
 
     def __call__(self, pixels: Tensor) -> tuple[Embedding, Tensor, Tensor]:
-        """The belief about pictures, and what goes into and comes out of the layer on the way."""
+        """The embedding of pictures, and the inputs and outputs of the layer."""
         return through(self.head, self.layer, self.backbone(pixels))
 
 
@@ -122,19 +104,19 @@ class Fitted:
     priors: Mapping[str, float]
     tried: Mapping[float, float] = field(default_factory=dict)  # losses of relative priors, if that chose these
 
-    def told(self) -> dict[str, Any]:
-        """For a card: one prior, the geometric mean, that of each layer where there are several, and what was tried."""
-        told: dict[str, Any] = {"prior": math.exp(sum(map(math.log, self.priors.values())) / len(self.priors))}
+    def card(self) -> dict[str, Any]:
+        """The geometric mean of the priors, that of each layer where there are several, and what was tried."""
+        card: dict[str, Any] = {"prior": math.exp(sum(map(math.log, self.priors.values())) / len(self.priors))}
         if len(self.priors) > 1:
-            told["priors"] = dict(self.priors)
+            card["priors"] = dict(self.priors)
         if self.tried:
-            told["tried"] = {f"{relative:g}": loss for relative, loss in self.tried.items() if math.isfinite(loss)}
-        return told
+            card["tried"] = {f"{relative:g}": loss for relative, loss in self.tried.items() if math.isfinite(loss)}
+        return card
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered(ABC):
-    """What `count` pictures and their pairs say about weights, before any prior; the last batch of them is kept."""
+    """The curvature of `count` pictures and their pairs, before any prior; with the last batch of them."""
 
     pixels: Tensor
     labels: Tensor
@@ -150,17 +132,13 @@ class Gathered(ABC):
         """The posterior for precisions by layer; None takes those of greatest marginal likelihood."""
 
 
-def labelled_batches(
-    embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor, Tensor]]
-) -> Iterator[tuple[Tensor, Tensor]]:
+def labelled_batches(embedder: Embedder, pictures: Labelled) -> Iterator[tuple[Tensor, Tensor]]:
     """Normalised pixels and labels on the embedder's device, with several pictures of each class in a batch."""
     for pixels, labels in _labelled(embedder, pictures):
         yield pixels.to(embedder.device), labels.to(embedder.device)
 
 
-def first_pictures(
-    embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor, Tensor]], count: int
-) -> tuple[Tensor, Tensor]:
+def first_pictures(embedder: Embedder, pictures: Labelled, count: int) -> tuple[Tensor, Tensor]:
     """The pixels and labels of the first batches, about `count` pictures."""
     found: list[tuple[Tensor, Tensor]] = []
     for batch in labelled_batches(embedder, pictures):
@@ -172,7 +150,7 @@ def first_pictures(
     return torch.cat([pixels for pixels, _ in found]), torch.cat([labels for _, labels in found])
 
 
-def pixel_batches(embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor, Tensor]]) -> Iterator[Tensor]:
+def pixel_batches(embedder: Embedder, pictures: Labelled) -> Iterator[Tensor]:
     """Every picture once, in order, on the embedder's device."""
     if isinstance(pictures, ImageSet):
         found = (embedder.spec.normalise(chunk.pixels) for chunk in data.stream(pictures, embedder.spec))
@@ -182,7 +160,7 @@ def pixel_batches(embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor
 
 
 def normalises(mean: Tensor, z: Tensor) -> bool:
-    """Whether the head puts pictures at z/|z| or at z; what it does else has no closed form."""
+    """Whether the head's mean is z/|z| or z; any other mean has no closed form."""
     if mean.shape == z.shape:
         if torch.allclose(mean, z, rtol=1e-4, atol=1e-6):
             return False
@@ -191,31 +169,29 @@ def normalises(mean: Tensor, z: Tensor) -> bool:
     raise InputError(
         "head",
         expected="one whose mean is the linear layer's output, or that output at length 1",
-        got="another place",
+        got="another mean",
         fix="fit a point or Gaussian head",
     )
 
 
 def no_pairs(count: int) -> InputError:
-    """The error of pictures that say nothing about pairs."""
+    """The error for pictures without a pair."""
     return InputError("pictures", expected="batches with pairs of a class in them", got=f"{count} pictures, no pair")
 
 
 def warn_if_flat(variance: Tensor, structure: str) -> None:
     """Warn if the variances (N,) of a batch are about the same for every picture."""
-    spread = float(variance.std() / variance.mean())
-    if not spread > FLAT:
+    variation = float(variance.std() / variance.mean())
+    if not variation > FLAT:
         warnings.warn(
             f"the {structure} posterior is about equally unsure of every picture: its variance differs by "
-            f"{spread:.2g} of its mean; use last-full, or a smaller prior",
+            f"{variation:.2g} of its mean; use last-full, or a smaller prior",
             FlatVarianceWarning,
             stacklevel=3,
         )
 
 
-def _labelled(
-    embedder: Embedder, pictures: ImageSet | Iterable[tuple[Tensor, Tensor]]
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _labelled(embedder: Embedder, pictures: Labelled) -> Iterator[tuple[Tensor, Tensor]]:
     if not isinstance(pictures, ImageSet):
         yield from ((batch[0], batch[1]) for batch in pictures)
         return
@@ -230,15 +206,12 @@ def _labelled(
 
 
 def through(head: nn.Module, layer: str, features: Tensor) -> tuple[Embedding, Tensor, Tensor]:
-    """The belief of a head, and what went into and came out of one of its linear layers on the way."""
+    """The embedding by a head, and the inputs and outputs of one of its linear layers."""
     found: list[tuple[Tensor, Tensor]] = []
-    hook = linear_layer(head, layer).register_forward_hook(lambda module, args, out: found.append((args[0], out)))
-    try:
-        belief = head(features)
-    finally:
-        hook.remove()
+    with linear_layer(head, layer).register_forward_hook(lambda module, args, out: found.append((args[0], out))):
+        embedding = head(features)
     inputs, z = found[0]
-    return belief, inputs, z
+    return embedding, inputs, z
 
 
 def linear_layer(head: nn.Module, name: str) -> nn.Linear:

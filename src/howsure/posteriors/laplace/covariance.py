@@ -1,24 +1,13 @@
-"""How well one parameter of a network is known: a Gaussian around its estimate, by weight or with a structure."""
+"""Gaussian posteriors of one parameter around its estimate: diagonal, Kronecker-factored, or shared by rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-__all__ = [
-    "COVARIANCES",
-    "DiagonalCovariance",
-    "DiagonalWeights",
-    "KroneckerCovariance",
-    "ParameterCovariance",
-    "SharedWeights",
-    "WeightPosterior",
-]
 
 
 class ParameterCovariance(nn.Module, ABC):
@@ -30,14 +19,6 @@ class ParameterCovariance(nn.Module, ABC):
     @abstractmethod
     def blank(cls, parameter: Tensor) -> ParameterCovariance:
         """One for that parameter, with tensors still to be loaded."""
-
-    @abstractmethod
-    def variance(self) -> Tensor:
-        """Of each weight alone, like the parameter."""
-
-    @abstractmethod
-    def reach(self, layer: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-        """The variance of `layer(x, weight)`, a linear map of `weight`, where x is known."""
 
     @abstractmethod
     def squared(self, slope: Tensor) -> Tensor:
@@ -65,12 +46,6 @@ class DiagonalCovariance(ParameterCovariance):
     @classmethod
     def blank(cls, parameter: Tensor) -> DiagonalCovariance:
         return cls(torch.zeros_like(parameter, requires_grad=False))
-
-    def variance(self) -> Tensor:
-        return self.along
-
-    def reach(self, layer: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-        return layer(x.square(), self.along)
 
     def squared(self, slope: Tensor) -> Tensor:
         return (slope.square() * self.along).flatten(1).sum(1)
@@ -110,14 +85,6 @@ class KroneckerCovariance(ParameterCovariance):
         shape, outer, inner = parameter.shape, empty(rows, rows), empty(columns, columns)
         return cls(empty(rows, columns), outer=outer, inner=inner, shape=shape)
 
-    def variance(self) -> Tensor:
-        return (self.outer.square() @ self.along @ self.inner.T.square()).view(self.shape)
-
-    def reach(self, layer: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-        parts = layer(x, self.inner.T.reshape(-1, *self.shape[1:])).square()  # channel i is (inner^T x)_i²
-        axis = 1 if len(self.shape) > 2 else -1
-        return torch.tensordot(parts, self.outer.square() @ self.along, ([axis], [1])).movedim(-1, axis)
-
     def squared(self, slope: Tensor) -> Tensor:
         return ((self.outer.T @ slope.flatten(2) @ self.inner).square() * self.along).sum((1, 2))
 
@@ -156,7 +123,7 @@ class WeightPosterior(nn.Module, ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What `LastLayerLaplace.around` needs beside the tensors."""
+        """What `LastLayerLaplace.around` needs besides the tensors."""
 
     @abstractmethod
     def deviations(self, draws: int, dim: int, generator: torch.Generator) -> Tensor:
@@ -185,7 +152,6 @@ class SharedWeights(WeightPosterior):
         self.register_buffer("axes", axes)
         self.register_buffer("along", along)
         self.register_buffer("across", across)
-        self._known: tuple[tuple[int, int], tuple[float, Tensor]] | None = None
 
     def variance(self, features: Tensor) -> Tensor:
         axes = self.axes
@@ -194,18 +160,11 @@ class SharedWeights(WeightPosterior):
         squares = parts * parts
         if axes.shape[0] == axes.shape[1]:
             return torch.mv(squares, self.along).unsqueeze(1)
-        across, beyond = self._apart()
         if self.careful:
             gap, beyond = torch.addmm(gap, parts, axes, alpha=-1), self.along
-        return torch.addmv(torch.linalg.vecdot(gap, gap), squares, beyond, beta=across).unsqueeze(1)
-
-    def _apart(self) -> tuple[float, Tensor]:
-        """`across`, and how much more `along` is: |g|² has counted it once; CANCELS keeps the sum positive."""
-        along, across = self.along, self.across
-        now = along.data_ptr(), along._version + across._version  # loading and training write into them
-        if self._known is None or self._known[0] != now:
-            self._known = now, (float(across), along - across)
-        return self._known[1]
+        else:
+            beyond = self.along - self.across  # |g|² has counted `across` once; CANCELS keeps the sum positive
+        return torch.addmv(torch.linalg.vecdot(gap, gap), squares, beyond, beta=float(self.across)).unsqueeze(1)
 
     def describe(self) -> dict[str, Any]:
         return {"axes": len(self.axes), "careful": self.careful}
@@ -214,18 +173,18 @@ class SharedWeights(WeightPosterior):
         noise = torch.randn(draws * dim, len(self.centre), generator=generator, dtype=self.centre.dtype)
         noise = noise.to(self.centre.device)
         scale = self.across.sqrt()
-        drawn = scale * noise + (F.linear(noise, self.axes) * (self.along.sqrt() - scale)) @ self.axes
-        return drawn.view(draws, dim, -1)
+        rows = scale * noise + (F.linear(noise, self.axes) * (self.along.sqrt() - scale)) @ self.axes
+        return rows.view(draws, dim, -1)
 
 
 class DiagonalWeights(WeightPosterior):
-    """Every weight on its own, with variance v (D, M): Var z_i = Σ_j v_ij g_j², g = φ - centre."""
+    """Every weight on its own, with variances v (D, M): Var z_i = Σ_j v_ij g_j², g = φ - centre."""
 
-    spread: Tensor
+    spread: Tensor  # v, under the name it has in saved models
 
-    def __init__(self, centre: Tensor, *, spread: Tensor):
+    def __init__(self, centre: Tensor, *, variances: Tensor):
         super().__init__(centre)
-        self.register_buffer("spread", spread)
+        self.register_buffer("spread", variances)
 
     def variance(self, features: Tensor) -> Tensor:
         return F.linear((features - self.centre).square(), self.spread)

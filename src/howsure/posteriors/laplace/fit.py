@@ -1,10 +1,10 @@
-"""Fit a Laplace posterior: the whole product in one call, or the posterior of the weights alone."""
+"""Fit a Laplace posterior: with novelty, learned variance and a matcher, or the posterior of the weights alone."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -18,13 +18,12 @@ from howsure.data import ImageSet
 from howsure.embeddings import cat
 from howsure.errors import CalibrationError, InputError
 from howsure.match import balanced_matcher
-from howsure.posteriors import dropout
 from howsure.posteriors.base import posterior_of
 from howsure.posteriors.laplace.base import (
     DRAWS,
     Fitted,
-    FlatVarianceWarning,
     Gathered,
+    Labelled,
     Subject,
     first_pictures,
     labelled_batches,
@@ -44,31 +43,18 @@ from howsure.recipe import Recipe
 if TYPE_CHECKING:
     from howsure.embedder import Embedder
 
-__all__ = [
-    "FlatVarianceWarning",
-    "Prior",
-    "Structure",
-    "drawn",
-    "fit",
-    "fit_posterior",
-    "positive_pairs",
-    "prior_rule",
-    "with_novelty",
-]
-
-Labelled = ImageSet | Iterable[tuple[Tensor, Tensor]]  # pictures, or batches of normalised tensors with labels
 Structure = Literal["last-full", "last-low-rank", "last-diagonal", "diagonal", "exact-diagonal", "kronecker"]
 Prior = Literal["marginal", "validation"]
 
 WHOLE_NETWORK = ("diagonal", "exact-diagonal", "kronecker")
 FLAT_LOSS = 1.01  # as good as the best
-JUDGES = 512  # held-out pictures that choose a prior
+VALIDATION = 512  # held-out pictures that choose a prior
 NARROW = 512  # features up to which the full covariance costs a prediction next to nothing
 
 
 def positive_pairs(z: Tensor, labels: Tensor) -> Curvature:
     """All pairs of a class in the batch, at squared distance of z: curvature that is never negative, and Kronecker."""
-    return pair_curvature(z, PairGraph.of_classes(labels), variant="pos", geometry="free")
+    return pair_curvature(z, PairGraph.from_labels(labels), variant="pos", geometry="free")
 
 
 @remembering()
@@ -81,16 +67,15 @@ def fit(
     prior: float | Prior | None = None,
     strict: bool = False,
 ) -> Embedder:
-    """An embedder with a posterior over its weights, novelty, a learned ambiguity and a first matcher.
+    """An embedder with a posterior over its weights, novelty, a learned variance and a first matcher.
 
     `pictures` and `held_out` are labelled image sets, or batches of normalised tensors and labels. The posterior is
-    fitted on `pictures`, which training saw; what is typical, how wide an embedding is where it lies (for the last
-    layer) and what a distance means is learned from `held_out`, which training did not see. Of an image set without
-    `held_out`, the part that training held out is taken, as the card tells, or else a tenth. Half of `held_out`
-    chooses the prior where validation does; the others then say what is typical. `structure` and `prior` are those of
-    `fit_posterior`. Of a model that was trained with dropout, the whole network is taken.
+    fitted on `pictures`, which training saw; novelty, the learned variance (for the last layer) and the matcher on
+    `held_out`, which training did not see. Of an image set without `held_out`, the part that training held out is
+    taken, as the card says, or else a tenth. If validation chooses the prior, it takes half of `held_out`, and novelty
+    the other half. `structure` and `prior` are those of `fit_posterior`. Of a model that was trained with dropout, the
+    whole network is taken.
     """
-    embedder = dropout.whole(embedder)
     recipe = Recipe.from_json(embedder.card["recipe"]) if "recipe" in embedder.card else Recipe()
     if held_out is None:
         if not isinstance(pictures, ImageSet):
@@ -105,20 +90,19 @@ def fit(
         pictures, held_out = images.subset(rows), images.subset(held)
     elif not isinstance(held_out, ImageSet):
         held_out = list(held_out)
-    judges: Labelled | None = None
-    typical: Labelled = held_out
-    if prior_rule(structure, prior) == "validation":
-        judges, typical = _halves(held_out, seed=recipe.seed)
-    fitted = fit_posterior(embedder, pictures, structure=structure, prior=prior, held_out=judges)
+    validation: Labelled | None = None
+    reference: Labelled = held_out
+    if _prior_rule(structure, prior) == "validation":
+        validation, reference = _halves(held_out, seed=recipe.seed)
+    fitted = fit_posterior(embedder, pictures, structure=structure, prior=prior, held_out=validation)
     if isinstance(pictures, ImageSet):
         fitted.card["laplace"]["pictures"] = len(pictures)  # not the draws: batches hold each class equally often
-    fitted = with_novelty(fitted, typical)
+    fitted = with_novelty(fitted, reference)
     if laplace_head(fitted).learns_variance:
         fitted = with_learned_variance(fitted, held_out)
-    found = balanced_matcher(
-        fitted.encode(held_out if isinstance(held_out, ImageSet) else iter(held_out)), _labels(held_out)
-    )
-    fitted.card["matcher"] = found.to_json() if found else None
+    embedding = fitted.encode(held_out if isinstance(held_out, ImageSet) else iter(held_out))
+    matcher = balanced_matcher(embedding, _labels(held_out))
+    fitted.card["matcher"] = matcher.to_json() if matcher else None
     return fitted
 
 
@@ -135,7 +119,7 @@ def fit_posterior(
     parameters: Callable[[str], bool] | None = None,
     held_out: Labelled | None = None,
 ) -> Embedder:
-    """A new embedder that knows how well its weights are known; the means of pictures stay as they are.
+    """A new embedder with a posterior over its weights; the means of pictures stay as they are.
 
         w ~ N(w*, (H + λ I)⁻¹),        H = (pictures / temperature) · (sum of curvature / number of pairs)
 
@@ -143,23 +127,23 @@ def fit_posterior(
     features, else `last-low-rank`; `diagonal` and `kronecker` are of the whole network, or of the `parameters` whose
     names are chosen, such as `backbone.0.weight`, by four random backward passes a batch; `exact-diagonal` takes one
     for each picture and dimension. `curvature` maps a batch's embeddings before normalisation, and labels, to its
-    Hessian; see `pair_curvature` and `loss_curvature`. `layer` names the last linear layer of a head of your own.
+    Hessian; see `pair_curvature`. `layer` names the last linear layer of a head of your own.
 
     | `prior` | the precision λ |
     |---|---|
     | a number | that one, for every weight |
     | `marginal` | of greatest marginal likelihood, for each layer; the default for the last layer |
-    | `validation` | a power of ten / mean of w² for each layer: the least whose draws tell well which pictures match |
+    | `validation` | a power of ten / mean of w² for each layer: the least whose draws predict matches well |
 
-    The last is the default for whole networks, where the marginal likelihood of a diagonal is too fond of wide priors.
-    It is judged on the `held_out` pictures, or without any on the last batch of `pictures`.
+    The last is the default for whole networks, where the marginal likelihood of a diagonal prefers too wide priors. It
+    is validated on the `held_out` pictures, or without any on the last batch of `pictures`.
     """
     _check(structure, prior, temperature)
     embedder = copy.deepcopy(embedder).eval()
     origin, subject = embedder.fingerprint, _subject(embedder, layer)
     if structure is None:
         structure = "last-full" if linear_layer(subject.head, layer).in_features <= NARROW else "last-low-rank"
-    prior = prior_rule(structure, prior)
+    prior = _prior_rule(structure, prior)
     if parameters and structure not in WHOLE_NETWORK:
         raise InputError("parameters", expected=f"structure {' or '.join(WHOLE_NETWORK)}", got=structure)
     if held_out is not None and prior != "validation":
@@ -180,26 +164,26 @@ def fit_posterior(
     if not fitted.head.draws:
         with torch.no_grad():
             warn_if_flat(fitted.head.raw_variance(fitted.backbone(gathered.pixels)), structure)
-    told = {"structure": structure, "temperature": temperature} | fitted.told()
-    told |= {"pictures": gathered.count, "pairs": gathered.pairs}
+    settings = {"structure": structure, "temperature": temperature} | fitted.card()
+    settings |= {"pictures": gathered.count, "pairs": gathered.pairs}
     # No matcher: distances have changed with the variances.
-    card = {"origin": origin, "matcher": None, "laplace": told}
+    card = {"origin": origin, "matcher": None, "laplace": settings}
     return embedder.with_head(fitted.head, card, backbone=fitted.backbone).eval()
 
 
-def prior_rule(structure: Structure | None, prior: float | Prior | None) -> float | Prior:
-    """What a prior that nobody gave becomes: `validation` for whole networks, `marginal` for the last layer."""
+def _prior_rule(structure: Structure | None, prior: float | Prior | None) -> float | Prior:
+    """By default `validation` for whole networks, `marginal` for the last layer."""
     if prior is not None:
         return prior
     return "validation" if structure in WHOLE_NETWORK else "marginal"
 
 
 def with_novelty(embedder: Embedder, held_out: Labelled) -> Embedder:
-    """The same posterior, whose beliefs also say how typical a picture is among pictures like `held_out`.
+    """The same posterior, whose embeddings have a novelty: a conformal p-value with `held_out` as reference.
 
-    The score is the posterior variance before normalisation: too large is unlike what was seen, and so is too small, or
-    between two heaps. `held_out` must be pictures that neither the network nor the posterior was fitted on; labels are
-    not looked at. An alarm at p <= a is then false for at most a share a of pictures like them.
+    The score is the posterior variance before normalisation: too large is unlike the reference, and so is too small, or
+    between two modes. `held_out` must be pictures that neither the network nor the posterior was fitted on; labels are
+    not used. An alarm at p <= a is then false for at most a share a of pictures like them.
     """
     embedder = copy.deepcopy(embedder).eval()
     head = laplace_head(embedder)
@@ -207,7 +191,7 @@ def with_novelty(embedder: Embedder, held_out: Labelled) -> Embedder:
         scores = [head.raw_variance(embedder.backbone(pixels)) for pixels in pixel_batches(embedder, held_out)]
     if not scores:
         raise InputError("held_out", expected="at least one picture", got="none")
-    return embedder.with_head(head.again(usual=torch.cat(scores).sort().values)).eval()
+    return embedder.with_head(head.again(reference=torch.cat(scores).sort().values)).eval()
 
 
 def drawn(embedder: Embedder, draws: int, *, seed: int = 0) -> Embedder:
@@ -219,16 +203,16 @@ def drawn(embedder: Embedder, draws: int, *, seed: int = 0) -> Embedder:
 
 
 def _by_validation(gathered: Gathered, embedder: Embedder, held_out: Labelled | None) -> Fitted:
-    """The weakest prior whose joint draws tell as well as any which pictures match.
+    """The weakest prior whose joint draws have about the least match loss.
 
-    The weakest, because the loss is flat where priors are strong, and a posterior without doubts says nothing.
+    The weakest, because the loss is flat where priors are strong, and a posterior without uncertainty says nothing.
 
-    Draws, because they move together: the closed form knows how wide a belief is, not that its neighbour moves along,
-    so that to it the best posterior is none.
+    Draws, because they are correlated: the closed form has the variance of each picture, not that its neighbour moves
+    along, so that to it the best posterior is none.
     """
     pixels, labels = gathered.pixels, gathered.labels
     if held_out is not None:
-        pixels, labels = first_pictures(embedder, held_out, JUDGES)
+        pixels, labels = first_pictures(embedder, held_out, VALIDATION)
 
     scales = {layer: natural_prior(layer, weights) for layer, weights in gathered.weights().items()}
 
@@ -245,7 +229,7 @@ def _by_validation(gathered: Gathered, embedder: Embedder, held_out: Labelled | 
     if not math.isfinite(least):
         raise CalibrationError(
             "prior",
-            expected="pictures whose distances tell which of them match",
+            expected="pictures whose distances predict which of them match",
             got=f"{len(pixels)} that do not",
             fix="give more held_out pictures, or a prior precision",
         )
@@ -263,13 +247,13 @@ def _check(structure: str | None, prior: float | str | None, temperature: float)
 
 
 def _subject(embedder: Embedder, layer: str) -> Subject:
-    """The network to fit: an earlier Laplace posterior gives way; another kind has no single last layer."""
+    """The network to fit, without an earlier posterior; an ensemble has no single last layer."""
     posterior = posterior_of(embedder.head)
     return Subject(*(posterior.network(embedder.backbone) if posterior else (embedder.backbone, embedder.head)), layer)
 
 
 def _halves(held_out: Labelled, *, seed: int) -> tuple[Labelled, Labelled]:
-    """Two halves, by lot."""
+    """Two random halves."""
     if isinstance(held_out, ImageSet):
         mixed = np.random.default_rng(seed).permutation(len(held_out))
         return held_out.subset(mixed[::2]), held_out.subset(mixed[1::2])

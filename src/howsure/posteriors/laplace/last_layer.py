@@ -1,7 +1,7 @@
-"""A head whose last linear layer is not known exactly: a Gaussian belief about its weights becomes one about places.
+"""A Gaussian over the weights of a head's last linear layer, and the Gaussian embeddings that follow from it.
 
-Pairs see differences: what is uncertain about z is its difference from the place of the mean features, φ - centre. So
-the bias is taken as it is, and a common shift of all pictures is no doubt about any.
+Pairs see differences: what is uncertain about z is its difference from z at the mean features, φ - centre. So the bias
+is taken as known, and a common shift of all pictures adds no uncertainty.
 """
 
 from __future__ import annotations
@@ -30,18 +30,15 @@ from howsure.posteriors.laplace.curvature import Curvature
 from howsure.posteriors.laplace.last_layer_curvature import Diagonal, Full, LastLayer, LowRankRows
 from howsure.posteriors.laplace.learned_variance import LearnedVariance
 
-__all__ = ["LastLayerCurvature", "LastLayerLaplace", "gather_last_layer"]
-
 SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
 
 
 class LastLayerLaplace(LaplaceHead):
-    """A head, and how well its layer `layer` is known; gives a `Gaussian`, or with `draws` S joint `Draws`.
+    """A head with a posterior over its layer `layer`; gives a `Gaussian`, or with `draws` S joint `Draws`.
 
-    What the wrapped head says about the picture itself, a scale of its own, is added. On the sphere, u = z/|z|, the
-    delta method brings the covariance of z along: Cov u = P Cov z P / |z|², P = I - u u^T. With `usual`, the sorted raw
-    variances (n,) of pictures it was not fitted on, the Gaussian also says how typical a picture is; with `ambiguity`,
-    how wide it is where it lies.
+    A variance that the wrapped head itself predicts is added. On the sphere, u = z/|z|, by the delta method
+    Cov u = P Cov z P / |z|², P = I - u u^T. With `reference`, the sorted raw variances (n,) of pictures it was not
+    fitted on, the Gaussian has a novelty; with `ambiguity`, a learned variance.
     """
 
     kind: ClassVar[str] = "laplace"
@@ -54,12 +51,12 @@ class LastLayerLaplace(LaplaceHead):
         *,
         layer: str,
         normalised: bool,
-        usual: Tensor | None = None,
+        reference: Tensor | None = None,
         ambiguity: LearnedVariance | None = None,
         draws: int = 0,
         seed: int = 0,
     ):
-        super().__init__(usual)
+        super().__init__(reference)
         self.head, self.weights, self.ambiguity = head, weights, ambiguity
         self.layer, self.normalised, self.draws, self.seed = layer, normalised, draws, seed
         self.dim = linear_layer(head, layer).out_features
@@ -67,23 +64,21 @@ class LastLayerLaplace(LaplaceHead):
         self._direct = self._bare = False
 
     def forward(self, features: Tensor) -> Embedding:
-        """(N, M) features to beliefs."""
         if self.draws:
             return self._drawn(features)
-        place, own, inputs, z = self._through(features)
+        mean, own, inputs, z = self._through(features)
         raw = self.weights.variance(inputs)
         variance = on_sphere(raw, z) if self.normalised else raw
         if own is not None:
             variance = variance + own.square()
         if self.ambiguity is not None:
-            variance = self.ambiguity(place, self._total(variance))
+            variance = self.ambiguity(mean, self._total(variance))
         scale = variance.sqrt()
         if self.usual is None:
-            return Gaussian(place, scale)
-        return NovelGaussian(place, scale, self.typicality(self._total(raw)))
+            return Gaussian(mean, scale)
+        return NovelGaussian(mean, scale, self.typicality(self._total(raw)))
 
     def raw_variance(self, features: Tensor) -> Tensor:
-        """Σ_i Var z_i before any normalisation, (N,): how far the features are from what fixed the weights."""
         direct = self._direct and not self.training
         inputs = features if direct else through(self.head, self.layer, features)[1]
         return self._total(self.weights.variance(inputs))
@@ -96,32 +91,32 @@ class LastLayerLaplace(LaplaceHead):
         return backbone, self.head
 
     def at_estimate(self, features: Tensor) -> Embedding:
-        belief: Embedding = self.head(features)
-        return belief
+        embedding: Embedding = self.head(features)
+        return embedding
 
-    def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
-        """As everywhere, but for a learned width: it is of picture and model together, and does not come apart."""
-        return super().model_part(belief, features) if self.ambiguity is None or self.draws else None
+    def model_part(self, embedding: Embedding, features: Tensor | None = None) -> Tensor | None:
+        """None with a learned variance, which is of picture and model together."""
+        return super().model_part(embedding, features) if self.ambiguity is None or self.draws else None
 
     def _through(self, features: Tensor) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-        """Where the head puts pictures, its own scale if it has one, and what goes into and comes out of the layer.
+        """The head's mean, its own scale if it has one, and the inputs and outputs of the layer.
 
-        A layer seen to read the features themselves is asked once more, which is cheaper than a hook; and a head seen
-        to do no more than that layer is not asked again.
+        A layer seen to read the features themselves is called once more, which is cheaper than a hook; and a head seen
+        to do no more than that layer is not called again.
         """
         if self._direct and not self.training:  # in training a dropout may come between
             z = self._linear()(features)
             if self._is_bare():
                 return self._at(z), None, features, z
-            belief, inputs = self.head(features), features
+            embedding, inputs = self.head(features), features
         else:
-            belief, inputs, z = through(self.head, self.layer, features)
+            embedding, inputs, z = through(self.head, self.layer, features)
             self._direct = not self.training and inputs is features
-            self._bare = self._direct and list(belief.tensors()) == ["location"] and belief.mean.equal(self._at(z))
-        return belief.mean, belief.tensors().get("scale"), inputs, z
+            self._bare = self._direct and embedding.item_scale is None and embedding.mean.equal(self._at(z))
+        return embedding.mean, embedding.item_scale, inputs, z
 
     def _is_bare(self) -> bool:
-        # A hook wants to see the head at work.
+        # A hook on the head must see it called.
         return self._bare and not self.training and not self.head._forward_hooks and not self.head._forward_pre_hooks
 
     def _linear(self) -> nn.Module:
@@ -145,33 +140,32 @@ class LastLayerLaplace(LaplaceHead):
         }
 
     def again(self, **changes: Any) -> LastLayerLaplace:
-        """The same posterior with other `usual`, `ambiguity`, `draws` or `seed`."""
         same: dict[str, Any] = {"layer": self.layer, "normalised": self.normalised, "ambiguity": self.ambiguity}
-        same |= {"usual": self.usual, "draws": self.draws, "seed": self.seed}
+        same |= {"reference": self.usual, "draws": self.draws, "seed": self.seed}
         return LastLayerLaplace(self.head, self.weights, **(same | changes))
 
     def _drawn(self, features: Tensor) -> Draws:
         """z + δ_s (φ - centre) of all draws δ_s, in one product.
 
-        A bare linear layer that nobody differentiates is drawn itself: (W + δ_s) φ + b - δ_s centre.
+        Without gradients, a bare linear layer is drawn itself: (W + δ_s) φ + b - δ_s centre.
         """
         layer = self._linear()
         if self._is_bare() and type(layer) is nn.Linear and not torch.is_grad_enabled():
             own, weight, bias = None, *self._networks(layer)
-            places = torch.addmm(bias, features, weight).view(-1, self.draws, self.dim)
+            points = torch.addmm(bias, features, weight).view(-1, self.draws, self.dim)
         else:
             _, own, inputs, z = self._through(features)
             weight, bias = self._networks(None)
-            places = torch.addmm(bias, inputs, weight).view(-1, self.draws, self.dim) + z[:, None]
+            points = torch.addmm(bias, inputs, weight).view(-1, self.draws, self.dim) + z[:, None]
         if self.normalised:
-            places = self._at(places)
+            points = self._at(points)
         if own is None:
-            return Draws(Point(places))
-        return Draws(Gaussian(places, own[:, None].expand(-1, self.draws, -1)))
+            return Draws(Point(points))
+        return Draws(Gaussian(points, own[:, None].expand(-1, self.draws, -1)))
 
     @torch.no_grad()
     def _networks(self, layer: nn.Linear | None) -> tuple[Tensor, Tensor]:
-        """Weights (M, S·D) and biases (S·D,) of all draws: of the layer, or of what they add to it."""
+        """Weights (M, S·D) and biases (S·D,) of all draws: with those of the layer, or without."""
         read = [*self.weights.buffers(), *([] if layer is None else layer.parameters())]
         now = tuple((tensor.data_ptr(), tensor._version) for tensor in read)  # loading and training write into them
         if self._stacked is None or self._stacked[0] != now:
@@ -190,19 +184,20 @@ class LastLayerLaplace(LaplaceHead):
     @classmethod
     def around(cls, head: nn.Module, described: dict[str, Any]) -> LastLayerLaplace:
         """The head that `describe` tells about, around that of one network, with tensors still to be loaded."""
-        said = dict(described)
-        form = said.pop("weights")
-        layer = linear_layer(head, said["layer"])
+        options = dict(described)
+        form = options.pop("weights")
+        layer = linear_layer(head, options["layer"])
         empty, width = layer.weight.new_zeros, layer.in_features
         weights: WeightPosterior
         if form["axes"] is None:
-            weights = DiagonalWeights(empty(width), spread=empty(layer.out_features, width))
+            weights = DiagonalWeights(empty(width), variances=empty(layer.out_features, width))
         else:
             axes, along = empty(form["axes"], width), empty(form["axes"])
             weights = SharedWeights(empty(width), axes=axes, along=along, across=empty(()), careful=form["careful"])
-        count = said.pop("usual")
-        said["ambiguity"] = LearnedVariance(layer.out_features).to(layer.weight) if said.get("ambiguity") else None
-        return cls(head, weights, usual=None if count is None else empty(count), **said)
+        count, learned = options.pop("usual"), options.pop("ambiguity", False)
+        ambiguity = LearnedVariance(layer.out_features).to(layer.weight) if learned else None
+        reference = None if count is None else empty(count)
+        return cls(head, weights, reference=reference, ambiguity=ambiguity, **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +216,9 @@ class LastLayerCurvature(Gathered):
     def posterior(self, priors: Mapping[str, float] | None) -> Fitted:
         subject, prior = self.subject, priors[self.subject.layer] if priors else None
         (weight,) = self.weights()[subject.layer]
-        known = self.summed.posterior(weight, centre=self.centre, scale=self.scale, prior=prior)
-        head = LastLayerLaplace(subject.head, known.weights, layer=subject.layer, normalised=self.normalised)
-        return Fitted(subject.backbone, head, {subject.layer: known.prior})
+        weights, prior = self.summed.posterior(weight, centre=self.centre, scale=self.scale, prior=prior)
+        head = LastLayerLaplace(subject.head, weights, layer=subject.layer, normalised=self.normalised)
+        return Fitted(subject.backbone, head, {subject.layer: prior})
 
 
 def gather_last_layer(
@@ -242,11 +237,11 @@ def gather_last_layer(
     pixels = labels = last = normalised = None
     for pixels, labels in batches:
         with torch.no_grad():
-            belief, last, z = subject(pixels)
-        normalised = normalises(belief.mean, z) if normalised is None else normalised
-        bend = curvature(z, labels)
-        summed.add(last, bend)
-        count, pairs, total = count + len(z), pairs + bend.count, total + last.sum(0).double().cpu()
+            embedding, last, z = subject(pixels)
+        normalised = normalises(embedding.mean, z) if normalised is None else normalised
+        batch = curvature(z, labels)
+        summed.add(last, batch)
+        count, pairs, total = count + len(z), pairs + batch.count, total + last.sum(0).double().cpu()
     if pixels is None or labels is None or last is None or normalised is None or not pairs:
         raise no_pairs(count)
     centre, scale = (total / count).to(last), count / temperature / pairs

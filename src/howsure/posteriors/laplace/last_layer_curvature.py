@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,19 +11,10 @@ from howsure.errors import InputError
 from howsure.posteriors.laplace.covariance import DiagonalWeights, SharedWeights, WeightPosterior
 from howsure.posteriors.laplace.curvature import Curvature, root
 from howsure.posteriors.laplace.low_rank import LowRank
-from howsure.posteriors.laplace.prior_precision import marginal_prior
-
-__all__ = ["WIDEST", "Diagonal", "Full", "Known", "LastLayer", "LowRankRows"]
+from howsure.posteriors.laplace.prior_precision import marginal_prior, squared_length
 
 WIDEST = 2048  # features; beyond, M x M in float64 takes more than 34 MB a copy and its factors minutes
-
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """A posterior, and the precision of the prior in it."""
-
-    weights: WeightPosterior
-    prior: float
+Known = tuple[WeightPosterior, float]  # a posterior, and the precision of the prior in it
 
 
 class LastLayer(ABC):
@@ -40,7 +30,7 @@ class LastLayer(ABC):
 
     @abstractmethod
     def posterior(self, weight: Tensor, *, centre: Tensor, scale: float, prior: float | None) -> Known:
-        """What is known about `weight`."""
+        """The posterior of `weight`."""
 
 
 class Diagonal(LastLayer):
@@ -56,8 +46,8 @@ class Diagonal(LastLayer):
 
     def posterior(self, weight: Tensor, *, centre: Tensor, scale: float, prior: float | None) -> Known:
         h = (scale * self.sum).clamp_min(0)
-        prior = marginal_prior(h, squared_norm=_squared(weight)) if prior is None else prior
-        return Known(DiagonalWeights(centre, spread=(1 / (h + prior)).to(weight)), prior)
+        prior = marginal_prior(h, squared_norm=squared_length([weight])) if prior is None else prior
+        return DiagonalWeights(centre, variances=(1 / (h + prior)).to(weight)), prior
 
 
 class Full(LastLayer):
@@ -97,11 +87,7 @@ class LowRankRows(LastLayer):
 
 def _shared(basis: Tensor, values: Tensor, weight: Tensor, *, centre: Tensor, prior: float | None) -> Known:
     if prior is None:
-        prior = marginal_prior(values, squared_norm=_squared(weight), copies=len(weight))
+        prior = marginal_prior(values, squared_norm=squared_length([weight]), copies=len(weight))
     along, across = 1 / (values + prior), values.new_tensor(1 / prior)
     axes = basis.T.contiguous().to(weight)
-    return Known(SharedWeights(centre, axes=axes, along=along.to(weight), across=across.to(weight)), prior)
-
-
-def _squared(weight: Tensor) -> float:
-    return float(weight.detach().double().square().sum())
+    return SharedWeights(centre, axes=axes, along=along.to(weight), across=across.to(weight)), prior

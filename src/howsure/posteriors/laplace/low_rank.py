@@ -9,8 +9,6 @@ from torch import Tensor
 
 from howsure.errors import InputError
 
-__all__ = ["LowRank"]
-
 
 class LowRank:
     """V diag(e) V^T, the leading `rank` eigenvectors of Σ rows^T rows, from blocks of rows of width M.

@@ -7,6 +7,7 @@ each, with every cross term between items kept.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,105 +15,80 @@ import torch
 from torch import Tensor
 
 from howsure.errors import InputError
-from howsure.posteriors.laplace.curvature import Curvature
-
-__all__ = ["Diagonal", "Kronecker", "exact_diagonal", "gradients", "kronecker_factors", "sampled_diagonal"]
+from howsure.posteriors.laplace.covariance import DiagonalCovariance, KroneckerCovariance, ParameterCovariance
 
 
 @dataclass(frozen=True, eq=False)
-class Diagonal:
-    """The diagonal of J^T H J of one parameter: a sum of squared gradients, like the parameter."""
+class CurvatureSpectrum:
+    """The curvature of a parameter: values along axes of its own, or along those of a Kronecker product."""
 
-    squares: Tensor
+    values: Tensor
+    axes: tuple[Tensor, Tensor] | None = None
 
-    @classmethod
-    def empty(cls, parameter: Tensor) -> Diagonal:
-        return cls(torch.zeros_like(parameter, requires_grad=False))
+    def covariance(self, prior: float, parameter: Tensor) -> ParameterCovariance:
+        """The posterior of the parameter."""
+        along = (1 / (self.values + prior)).to(parameter)
+        if self.axes is None:
+            return DiagonalCovariance(along)
+        outer, inner = (axes.to(parameter).contiguous() for axes in self.axes)  # as they are after loading
+        return KroneckerCovariance(along, outer=outer, inner=inner, shape=parameter.shape)
 
+
+class ParameterCurvature(ABC):
+    """J^T H J of one parameter, summed over gradients."""
+
+    @abstractmethod
     def add(self, gradient: Tensor) -> None:
         """Another gradient."""
+
+    @abstractmethod
+    def spectrum(self, scale: float) -> CurvatureSpectrum:
+        """The sum, times `scale`."""
+
+
+class Diagonal(ParameterCurvature):
+    """The diagonal: a sum of squared gradients, like the parameter."""
+
+    def __init__(self, parameter: Tensor):
+        self.squares = torch.zeros_like(parameter, requires_grad=False)
+
+    def add(self, gradient: Tensor) -> None:
         self.squares.addcmul_(gradient, gradient)
 
+    def spectrum(self, scale: float) -> CurvatureSpectrum:
+        return CurvatureSpectrum(scale * self.squares)
 
-@dataclass(frozen=True, eq=False)
-class Kronecker:
-    """J^T H J of one weight matrix as (outer ⊗ inner)/tr(outer), the trace kept: Σ G G^T (O, O) and Σ G^T G (I, I).
+
+class Kronecker(ParameterCurvature):
+    """A weight matrix as (outer ⊗ inner)/tr(outer), the trace kept: Σ G G^T (O, O) and Σ G^T G (I, I).
 
     A convolution is a matrix (O, I·kh·kw).
     """
 
-    outer: Tensor
-    inner: Tensor
-
-    @classmethod
-    def empty(cls, weight: Tensor) -> Kronecker:
-        if weight.ndim < 2:
-            got = f"a parameter of shape {tuple(weight.shape)}"
-            raise InputError("weights", expected="matrices or convolutions", got=got, fix="keep it diagonal")
+    def __init__(self, weight: Tensor):
         rows, columns = len(weight), weight[0].numel()
-        outer = torch.zeros(rows, rows, dtype=torch.float64, device=weight.device)
-        return cls(outer, outer.new_zeros(columns, columns))
+        self.outer = torch.zeros(rows, rows, dtype=torch.float64, device=weight.device)
+        self.inner = self.outer.new_zeros(columns, columns)
 
     def add(self, gradient: Tensor) -> None:
-        """Another gradient."""
         flat = gradient.flatten(1).double()
         self.outer.addmm_(flat, flat.T)
         self.inner.addmm_(flat.T, flat)
 
-    def dense(self) -> Tensor:
-        """(O·I, O·I)."""
-        return torch.kron(self.outer, self.inner) / self.outer.trace().clamp_min(torch.finfo(self.outer.dtype).tiny)
+    def spectrum(self, scale: float) -> CurvatureSpectrum:
+        outside, outer = torch.linalg.eigh(self.outer)
+        inside, inner = torch.linalg.eigh(self.inner)
+        total = outside.sum().clamp_min(torch.finfo(outside.dtype).tiny)
+        values = scale / total * torch.outer(outside.clamp_min(0), inside.clamp_min(0))
+        return CurvatureSpectrum(values, (outer, inner))
 
 
 def gradients(z: Tensor, parameters: Sequence[Tensor], cotangents: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """J^T V for each of the cotangents V, (R, B, D): one tensor like each parameter. Frees the graph of z."""
     if cotangents.shape[1:] != z.shape:
         raise InputError("z", expected=f"the embeddings {tuple(cotangents.shape[1:])}", got=str(tuple(z.shape)))
-    if not z.requires_grad:
-        raise InputError("z", expected="embeddings with their graph", got="none", fix="do not use torch.no_grad")
     for number, cotangent in enumerate(cotangents, 1):
         # A parameter that z does not depend on has no curvature.
         yield torch.autograd.grad(
             z, list(parameters), cotangent.to(z), retain_graph=number < len(cotangents), materialize_grads=True
         )
-
-
-def sampled_diagonal(
-    z: Tensor,
-    parameters: Sequence[Tensor],
-    curvature: Curvature,
-    *,
-    draws: int = 1,
-    generator: torch.Generator | None = None,
-) -> list[Tensor]:
-    """An unbiased estimate of the diagonal of J^T H J, one tensor like each parameter; one backward pass a draw.
-
-    z (B, D) are the embeddings before normalisation, with their graph; `curvature` is that of `z.detach()`.
-    """
-    cotangents = curvature.cotangents(draws, generator=generator)
-    return [squares / draws for squares in _squares(z, parameters, cotangents)]
-
-
-def exact_diagonal(z: Tensor, parameters: Sequence[Tensor], curvature: Curvature) -> list[Tensor]:
-    """The diagonal of J^T H J itself; one backward pass for each of at most B·D cotangents."""
-    return _squares(z, parameters, curvature.root())
-
-
-def kronecker_factors(z: Tensor, weights: Sequence[Tensor], cotangents: Tensor) -> list[Kronecker]:
-    """The factors of each weight, summed over `cotangents`.
-
-    Give `curvature.root()` for the exact expectation, `curvature.cotangents(S)` and divide both by S for an estimate.
-    """
-    sums = [Kronecker.empty(weight) for weight in weights]
-    for found in gradients(z, weights, cotangents):
-        for total, gradient in zip(sums, found, strict=True):
-            total.add(gradient)
-    return sums
-
-
-def _squares(z: Tensor, parameters: Sequence[Tensor], cotangents: Tensor) -> list[Tensor]:
-    sums = [Diagonal.empty(parameter) for parameter in parameters]
-    for found in gradients(z, parameters, cotangents):
-        for total, gradient in zip(sums, found, strict=True):
-            total.add(gradient)
-    return [total.squares for total in sums]

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError, TrainingError
-from howsure.losses import ReadsFeatures
+from howsure.losses import ReadsFeatures, batch_loss
 from howsure.posteriors.laplace.base import laplace_head, linear_layer
 from howsure.posteriors.laplace.covariance import SharedWeights
 from howsure.posteriors.laplace.last_layer import LastLayerLaplace
@@ -24,10 +24,8 @@ from howsure.posteriors.laplace.last_layer import LastLayerLaplace
 if TYPE_CHECKING:
     from howsure.embedder import Embedder
 
-__all__ = ["AtADraw", "Average", "positive_rows", "prepared", "settle_novelty"]
-
 RANK = 64
-MEMORY = 0.99  # some 100 batches: what the network of long ago saw is no evidence about the one of today
+MEMORY = 0.99  # some 100 batches: older ones are no evidence about the network of today
 ROUNDING = 1e-6  # of the largest eigenvalue; below, float32 products leave a row no direction of its own
 LAYER = "location"
 
@@ -89,7 +87,7 @@ class Average(nn.Module):
 class AtADraw(ReadsFeatures):
     """A loss at a draw of the last layer's weights, w ~ N(w*, (H + λ I)⁻¹); its gradient goes to w* and the features.
 
-    Each batch then moves H, and with it the posterior in `head`:
+    The embedding at w* itself is not used. Each batch then moves H, and with it the posterior in `head`:
 
         h_t = (pictures / temperature) · (curvature of |z - z'|²/2 / number of pairs) / mean z²,     λ = 1 / mean w²
 
@@ -102,21 +100,18 @@ class AtADraw(ReadsFeatures):
         if not temperature > 0:
             raise InputError("temperature", expected="above 0", got=str(temperature))
         self.loss, self.precision = loss, pictures / temperature
-        self._of = (head,)  # in a tuple, since its weights are the embedder's
+        self._head = (head,)  # in a tuple, since its weights are the embedder's
         layer = linear_layer(head.single, LAYER)
         self.average = Average(layer.in_features, rank=_rank(layer))
 
     def forward(self, embedding: Embedding, labels: Tensor, features: Tensor) -> Tensor:
-        """Scalar loss of one batch; the belief at the mean of the weights is not looked at."""
-        head = self._of[0]
+        head = self._head[0]
         layer, weights = linear_layer(head.single, LAYER), head.weights
         moved = weights.deviations(1, head.dim, torch.default_generator)[0]
         # Pairs see differences: the draw turns pictures about the mean features, and does not shift them all.
         drawn = {"weight": layer.weight + moved, "bias": layer.bias - moved @ weights.centre}
-        belief = functional_call(head.single, {f"{LAYER}.{name}": t for name, t in drawn.items()}, features)
-        value = (
-            self.loss(belief, labels, features) if isinstance(self.loss, ReadsFeatures) else self.loss(belief, labels)
-        )
+        embedding = functional_call(head.single, {f"{LAYER}.{name}": t for name, t in drawn.items()}, features)
+        value = batch_loss(self.loss, embedding, labels, features)
         with torch.no_grad():
             self._learn(features, F.linear(features, drawn["weight"], drawn["bias"]), labels)
         return value
@@ -127,9 +122,9 @@ class AtADraw(ReadsFeatures):
             return  # no pair of a class, no evidence
         scale = self.precision / pairs / z.square().mean()
         self.average.add(rows * scale.sqrt(), centre=features.mean(0))
-        weights = self._of[0].weights
+        weights = self._head[0].weights
         axes, values = self.average.leading()
-        prior = 1 / linear_layer(self._of[0].single, LAYER).weight.square().mean()
+        prior = 1 / linear_layer(self._head[0].single, LAYER).weight.square().mean()
         now = {"axes": axes, "along": 1 / (values + prior), "across": 1 / prior, "centre": self.average.centre_now()}
         for name, tensor in now.items():
             weights.get_buffer(name).copy_(tensor)
@@ -147,21 +142,21 @@ def positive_rows(features: Tensor, labels: Tensor) -> tuple[Tensor, float]:
 
 
 def prepared(embedder: Embedder, held_out: int) -> Embedder:
-    """An embedder with room for a posterior, to be trained; until the first batch its weights are taken as known.
+    """An embedder with an empty posterior, to be trained; until the first batch its weights are taken as known.
 
-    `held_out` is the number of pictures that will say what is typical.
+    `held_out` is the number of pictures that `settle_novelty` will get as reference.
     """
     layer = linear_layer(embedder.head, LAYER)
     rank, empty = _rank(layer), layer.weight.new_zeros
     axes, along = empty(rank, layer.in_features), empty(rank)
     # With far fewer axes than features, most of a picture can lie along them: the remainder is made with care.
     weights = SharedWeights(empty(layer.in_features), axes=axes, along=along, across=empty(()), careful=True)
-    usual = empty(held_out)
-    return embedder.with_head(LastLayerLaplace(embedder.head, weights, layer=LAYER, normalised=True, usual=usual))
+    head = LastLayerLaplace(embedder.head, weights, layer=LAYER, normalised=True, reference=empty(held_out))
+    return embedder.with_head(head)
 
 
 def settle_novelty(embedder: Embedder, pixels: Tensor) -> None:
-    """Let these pictures, (N, C, H, W) as they are stored, say what is typical; the posterior was not made of them.
+    """Take these pictures, (N, C, H, W) as they are stored, as reference for novelty; the posterior never saw them.
 
     The embedder is left in eval mode.
     """

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from howsure.errors import InputError
 
-__all__ = ["PairGraph", "Variant", "clipped"]
-
 Variant = Literal["pos", "psd", "fix", "full"]
 
 
@@ -23,7 +21,7 @@ class PairGraph:
     Both are symmetric with an empty diagonal. The loss they stand for is Σ |z_a - z_b|²/2 over positive pairs, minus
     the same over negative ones; with W = positive - negative its Hessian is Lap(W) ⊗ I.
 
-    >>> PairGraph.of_classes(torch.tensor([0, 0, 1])).laplacian("pos")
+    >>> PairGraph.from_labels(torch.tensor([0, 0, 1])).laplacian("pos")
     tensor([[ 1., -1.,  0.],
             [-1.,  1.,  0.],
             [ 0.,  0.,  0.]], dtype=torch.float64)
@@ -33,14 +31,14 @@ class PairGraph:
     negative: Tensor
 
     @classmethod
-    def of_classes(cls, labels: Tensor) -> PairGraph:
+    def from_labels(cls, labels: Tensor) -> PairGraph:
         """Every pair of a batch once."""
         same = labels[:, None] == labels
         other = ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
         return cls((same & other).double(), (~same).double())
 
     @classmethod
-    def mined(cls, found: Sequence[Tensor], size: int) -> PairGraph:
+    def from_mined(cls, found: Sequence[Tensor], size: int) -> PairGraph:
         """What a miner gives for a batch of `size`: triplets (a, p, n), or pairs (a, p, a, n); doubles count twice."""
         if len(found) not in (3, 4):
             raise InputError("mined", expected="triplets or pairs: 3 or 4 index tensors", got=str(len(found)))
@@ -52,16 +50,6 @@ class PairGraph:
         looked_at = self.positive if variant == "pos" else self.positive + self.negative
         return float(looked_at.sum()) / 2
 
-    def within(self, distance: Tensor, margin: float) -> PairGraph:
-        """Without the negative pairs at a (B, B) `distance` of `margin` or more: the loss no longer sees them."""
-        return PairGraph(self.positive, self.negative * (distance < margin))
-
-    def signed(self, variant: Variant) -> Tensor:
-        """The weights a variant looks at: the positive pairs alone, or positive minus negative."""
-        if variant not in get_args(Variant):
-            raise InputError("variant", expected=" or ".join(get_args(Variant)), got=repr(variant))
-        return self.positive if variant == "pos" else self.positive - self.negative
-
     def laplacian(self, variant: Variant) -> Tensor:
         """The (B, B) Hessian of the loss in one coordinate of z, in float64.
 
@@ -72,17 +60,19 @@ class PairGraph:
         | `psd` | `full` with its negative eigenvalues set to 0 | never negative |
         | `fix` | the diagonal of `full`: each item sees the others held still | any sign |
 
-        Of all pairs of a batch with several classes, `psd` leaves nothing: an item has more strangers than mates. Mine
-        as many negatives as positives, or keep those within a margin.
+        Of all pairs of a batch with several classes, `psd` leaves nothing: an item has more negatives than positives.
+        Mine as many negatives as positives.
         """
-        weights = self.signed(variant)
+        if variant not in get_args(Variant):
+            raise InputError("variant", expected=" or ".join(get_args(Variant)), got=repr(variant))
+        weights = self.positive if variant == "pos" else self.positive - self.negative
         degree = torch.diag(weights.sum(1))
         if variant == "fix":
             return degree
-        return clipped(degree - weights) if variant == "psd" else degree - weights
+        return _clipped(degree - weights) if variant == "psd" else degree - weights
 
 
-def clipped(matrix: Tensor) -> Tensor:
+def _clipped(matrix: Tensor) -> Tensor:
     """The nearest symmetric matrix without negative eigenvalues."""
     values, vectors = torch.linalg.eigh(matrix)
     rounding = 1e-12 * values.abs().max() * len(values)

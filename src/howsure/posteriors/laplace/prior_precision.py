@@ -1,4 +1,4 @@
-"""The prior precision of the weights, chosen by the evidence of the data, or by what it does to held-out pairs."""
+"""The prior precision of the weights, by marginal likelihood or by the match loss of held-out pairs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from howsure.compare import rms_distance
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError, InputError
 from howsure.match import Matcher
-
-__all__ = ["RELATIVE", "marginal_prior", "match_loss", "natural_prior", "squared_length"]
 
 RELATIVE = tuple(10.0**power for power in range(-3, 5))  # prior precisions to try, in units of 1 / mean of w²
 
@@ -68,22 +66,21 @@ def squared_length(weights: Iterable[Tensor]) -> float:
     return sum(float(weight.detach().double().square().sum()) for weight in weights)
 
 
-def match_loss(belief: Embedding, labels: Tensor) -> float:
-    """How badly distances tell mates from strangers, in nats a pair: small = good; log 2 is no better than a coin.
+def match_loss(embedding: Embedding, labels: Tensor) -> float:
+    """The log loss of match probabilities from distances, in nats a pair: small = good; log 2 is chance.
 
-    The mean of -log P(what is so) over pairs of pictures, mates and strangers at equal weight, where the link from
-    distance to P was fitted to the other half of the pictures. No link at all, as of distances in the wrong order, is
-    infinitely bad.
+    Over pairs of pictures, positive and negative ones at equal weight, where the link from distance to probability was
+    fitted to the other half of the pictures. Infinite where no link can be fitted, as for distances in the wrong order.
     """
     rows = torch.from_numpy(np.random.default_rng(0).permutation(len(labels)))
-    halves = [(belief[part], labels[part]) for part in (rows[::2], rows[1::2])]
+    halves = [(embedding[part], labels[part]) for part in (rows[::2], rows[1::2])]
     pairs = [_pairs(*half) for half in halves]
     return (_loss(fitted=pairs[0], judged=pairs[1]) + _loss(fitted=pairs[1], judged=pairs[0])) / 2
 
 
-def _pairs(belief: Embedding, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _pairs(embedding: Embedding, labels: Tensor) -> tuple[Tensor, Tensor]:
     first, second = torch.triu_indices(len(labels), len(labels), offset=1)
-    return rms_distance(belief, belief).double()[first, second], labels[first] == labels[second]
+    return rms_distance(embedding, embedding).double()[first, second], labels[first] == labels[second]
 
 
 def _loss(*, fitted: tuple[Tensor, Tensor], judged: tuple[Tensor, Tensor]) -> float:
@@ -92,5 +89,4 @@ def _loss(*, fitted: tuple[Tensor, Tensor], judged: tuple[Tensor, Tensor]) -> fl
         log_odds = Matcher.fit(*fitted).at(0.5).log_odds(distance)
     except CalibrationError:
         return math.inf
-    mates, strangers = log_odds[same], log_odds[~same]
-    return float(F.softplus(-mates).mean() + F.softplus(strangers).mean()) / 2
+    return float(F.softplus(-log_odds[same]).mean() + F.softplus(log_odds[~same]).mean()) / 2

@@ -1,4 +1,4 @@
-"""Variance through the tangent of a network whose weights are known up to a Gaussian: exact to first order.
+"""Variance through the tangent of a network with a Gaussian over its weights: exact to first order.
 
     Var z_i = Σ slope^T Cov slope,        slope = ∂z_i/∂w of one picture, summed over weights w
 
@@ -21,19 +21,18 @@ from torch.overrides import TorchFunctionMode
 from howsure.errors import InputError
 from howsure.posteriors.laplace.covariance import ParameterCovariance
 
-__all__ = ["TangentRecorder", "UnknownOperationError"]
-
 Squared = Callable[[Tensor], Tensor]  # the gradient at an output, (N, ...), to slope^T Cov slope, (N,)
 
 
 class UnknownOperationError(InputError):
-    """A network does something with its weights whose variance is not known."""
+    """A network uses its weights in an operation whose variance is not known."""
 
 
 class TangentRecorder(TorchFunctionMode):
-    """Looks on while a network in eval computes, and notes each use of a parameter that has a spread.
+    """Records each use of a parameter that has a covariance, while a network in eval computes.
 
-    `spreads` are by the id of the parameter. `centres`, by id too, are subtracted from what goes into a linear layer.
+    `covariances` are by the id of the parameter. `centres`, by id too, are subtracted from the inputs of a linear
+    layer.
 
     >>> layer, x = torch.nn.Linear(2, 1), torch.tensor([[1.0, 2.0]])
     >>> from howsure.posteriors.laplace.covariance import DiagonalCovariance
@@ -43,16 +42,16 @@ class TangentRecorder(TorchFunctionMode):
     tensor([[3.]])
     """
 
-    def __init__(self, spreads: Mapping[int, ParameterCovariance], centres: Mapping[int, Tensor] | None = None):
+    def __init__(self, covariances: Mapping[int, ParameterCovariance], centres: Mapping[int, Tensor] | None = None):
         super().__init__()
-        self.spreads, self.centres = spreads, centres or {}
+        self.covariances, self.centres = covariances, centres or {}
         self.found: list[tuple[GradientEdge, Squared]] = []
         self.used: set[int] = set()
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = function(*args, **kwargs)
-        used = {id(part) for part in (*args, *kwargs.values()) if id(part) in self.spreads}
+        used = {id(part) for part in (*args, *kwargs.values()) if id(part) in self.covariances}
         if used and isinstance(out, Tensor):
             name = function.__name__
             if name not in RULES or used & self.used:
@@ -76,31 +75,31 @@ class TangentRecorder(TorchFunctionMode):
         return total
 
     def slopes(self, parameter: Tensor | None, make: Callable[[Tensor], Tensor]) -> list[Squared]:
-        """What a parameter adds, if it has a spread; `make` gives its slopes (N, ...)."""
-        if id(parameter) not in self.spreads:
+        """What a parameter adds, if it has a covariance; `make` gives its slopes (N, ...)."""
+        if id(parameter) not in self.covariances:
             return []
-        return [lambda gradient: self.spreads[id(parameter)].squared(make(gradient))]
+        return [lambda gradient: self.covariances[id(parameter)].squared(make(gradient))]
 
     def products(self, weight: Tensor, right: Callable[[], Tensor], left: Callable[[Tensor], Tensor]) -> list[Squared]:
         """What a matrix adds whose slopes are Σ_t left_t ⊗ right_t, (N, T, O) and (N, T, I)."""
-        if id(weight) not in self.spreads:
+        if id(weight) not in self.covariances:
             return []
-        spread, seen = self.spreads[id(weight)], right()
-        return [lambda gradient: spread.squared_product(left(gradient), seen)]
+        covariance, inputs = self.covariances[id(weight)], right()
+        return [lambda gradient: covariance.squared_product(left(gradient), inputs)]
 
 
-def _linear(taps: TangentRecorder, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> list[Squared]:
+def _linear(recorder: TangentRecorder, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> list[Squared]:
     def right() -> Tensor:
-        return (x.detach() - taps.centres.get(id(weight), 0)).reshape(len(x), -1, x.shape[-1])
+        return (x.detach() - recorder.centres.get(id(weight), 0)).reshape(len(x), -1, x.shape[-1])
 
     def left(gradient: Tensor) -> Tensor:
         return gradient.reshape(len(x), -1, gradient.shape[-1])
 
-    return taps.products(weight, right, left) + taps.slopes(bias, lambda gradient: left(gradient).sum(1))
+    return recorder.products(weight, right, left) + recorder.slopes(bias, lambda gradient: left(gradient).sum(1))
 
 
 def _conv2d(
-    taps: TangentRecorder,
+    recorder: TangentRecorder,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -114,16 +113,16 @@ def _conv2d(
 
     def right() -> Tensor:
         patches = F.unfold(x.detach(), weight.shape[2:], dilation=dilation, padding=padding, stride=stride)
-        return patches.transpose(1, 2)  # (N, T, I·kh·kw), T places
+        return patches.transpose(1, 2)  # (N, T, I·kh·kw), T positions
 
     def left(gradient: Tensor) -> Tensor:
         return gradient.flatten(2).transpose(1, 2)
 
-    return taps.products(weight, right, left) + taps.slopes(bias, lambda gradient: gradient.sum((2, 3)))
+    return recorder.products(weight, right, left) + recorder.slopes(bias, lambda gradient: gradient.sum((2, 3)))
 
 
 def _batch_norm(
-    taps: TangentRecorder,
+    recorder: TangentRecorder,
     x: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -137,14 +136,14 @@ def _batch_norm(
         raise InputError("batch norm", expected="fixed statistics", got="those of the batch", fix="call eval() first")
     plain = F.batch_norm(x.detach(), running_mean, running_var, eps=eps)
 
-    def over_places(values: Tensor) -> Tensor:
+    def summed(values: Tensor) -> Tensor:
         return values.reshape(*values.shape[:2], -1).sum(2)
 
-    return taps.slopes(weight, lambda gradient: over_places(gradient * plain)) + taps.slopes(bias, over_places)
+    return recorder.slopes(weight, lambda gradient: summed(gradient * plain)) + recorder.slopes(bias, summed)
 
 
 def _layer_norm(
-    taps: TangentRecorder,
+    recorder: TangentRecorder,
     x: Tensor,
     shape: tuple[int, ...],
     weight: Tensor | None = None,
@@ -153,20 +152,20 @@ def _layer_norm(
 ) -> list[Squared]:
     plain = F.layer_norm(x.detach(), shape, eps=eps)
 
-    def over_places(values: Tensor) -> Tensor:
+    def summed(values: Tensor) -> Tensor:
         return values.reshape(len(x), -1, *shape).sum(1)
 
-    return taps.slopes(weight, lambda gradient: over_places(gradient * plain)) + taps.slopes(bias, over_places)
+    return recorder.slopes(weight, lambda gradient: summed(gradient * plain)) + recorder.slopes(bias, summed)
 
 
-def _prelu(taps: TangentRecorder, x: Tensor, weight: Tensor) -> list[Squared]:
+def _prelu(recorder: TangentRecorder, x: Tensor, weight: Tensor) -> list[Squared]:
     below = x.detach().clamp_max(0)
 
     def slope(gradient: Tensor) -> Tensor:
         channels = (gradient * below).reshape(*below.shape[:2], -1).sum(2)
         return channels if len(weight) > 1 else channels.sum(1, keepdim=True)
 
-    return taps.slopes(weight, slope)
+    return recorder.slopes(weight, slope)
 
 
 def _unknown(name: str) -> UnknownOperationError:

@@ -1,4 +1,4 @@
-"""Networks from elsewhere: a small one always; one that others trained on ImageNet where its extra is installed."""
+"""External networks: a small one always; one pretrained on ImageNet where its extra is installed."""
 
 import os
 import subprocess
@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from howsure import Embedder, InputSpec, LocalIndex, rms_distance
+from howsure import Embedder, InputSpec, rms_distance
 from howsure.data import ArrayImages
 from howsure.heads import PointHead
+from howsure.index import LocalIndex
 from howsure.posteriors import laplace
 from laws import same
 
@@ -59,13 +60,13 @@ def test_a_small_network_is_searched_with_its_doubt(tmp_path: Path) -> None:
     head.location, network.fc = network.fc, nn.Identity()
     sure = laplace.fit_posterior(Embedder(network, head, spec), known)
     assert network.training  # theirs is left as it was
-    belief, asked = (sure.encode(images).to(dtype=torch.float64) for images in (known, new))
-    assert belief.uncertainty.std() > 0
+    embedding, asked = (sure.encode(images).to(dtype=torch.float64) for images in (known, new))
+    assert embedding.uncertainty.std() > 0
     with LocalIndex.create(tmp_path / "gallery") as gallery:
         gallery.add(known.ids, sure.encode(known), labels=known.labels)
         nearest = gallery.search(asked, 1).ids[:, 0].tolist()
-        assert nearest == [known.ids[row] for row in rms_distance(asked, belief).argmin(1)]
-        assert torch.allclose(gallery.get(known.ids).uncertainty.double(), belief.uncertainty)
+        assert nearest == [known.ids[row] for row in rms_distance(asked, embedding).argmin(1)]
+        assert torch.allclose(gallery.get(known.ids).uncertainty.double(), embedding.uncertainty)
 
 
 def efficientnet() -> nn.Module:
@@ -86,11 +87,11 @@ def test_a_pretrained_network_gets_a_posterior_and_is_saved_with_it(tmp_path: Pa
     plain = Embedder(efficientnet(), "point", spec, dim=16)
     sure = laplace.fit_posterior(plain, known)
     assert sure.card["laplace"]["structure"] == "last-low-rank"  # 1,280 features are many
-    belief = sure.encode(new)
-    assert torch.equal(belief.mean, plain.encode(new).mean)
-    assert (belief.uncertainty > 0).all()
+    embedding = sure.encode(new)
+    assert torch.equal(embedding.mean, plain.encode(new).mean)
+    assert (embedding.uncertainty > 0).all()
     sure.save(tmp_path)
-    assert same(Embedder.load(tmp_path, backbone=efficientnet()).encode(new), belief)
+    assert same(Embedder.load(tmp_path, backbone=efficientnet()).encode(new), embedding)
 
 
 @pretrained

@@ -1,4 +1,4 @@
-"""What of an uncertainty is about the picture and what about the model, for each kind of method that can tell."""
+"""Epistemic and aleatoric parts of an uncertainty, for each posterior that separates them."""
 
 import numpy as np
 import pytest
@@ -22,12 +22,12 @@ def network(head: str, seed: int = 0) -> Embedder:
 
 
 def split(embedder: Embedder) -> tuple[torch.Tensor, torch.Tensor]:
-    """The parts of picture and model; the beliefs are those of `encode`."""
-    belief, model = embedder.encode_split(PICTURES, batch=10)
-    assert torch.equal(belief.uncertainty, embedder.encode(PICTURES, batch=10).uncertainty)
+    """The parts of picture and model; the embeddings are those of `encode`."""
+    embedding, model = embedder.encode_split(PICTURES, batch=10)
+    assert torch.equal(embedding.uncertainty, embedder.encode(PICTURES, batch=10).uncertainty)
     assert model is not None
     assert model.shape == (24,)
-    return belief.uncertainty - model, model
+    return embedding.uncertainty - model, model
 
 
 @pytest.mark.parametrize("head", ["gaussian", "hedged", "hedged-2", "vmf", "norm"])
@@ -61,14 +61,14 @@ def test_members_that_are_points_disagree_as_models() -> None:
 )
 def test_draws_split_as_the_law_of_total_variance_says(make) -> None:
     embedder = make()
-    belief = embedder.encode(PICTURES, batch=10)
-    assert isinstance(belief, Draws)
+    embedding = embedder.encode(PICTURES, batch=10)
+    assert isinstance(embedding, Draws)
     picture, model = split(embedder)
-    torch.testing.assert_close(model, belief.epistemic.sum(-1), rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(picture, belief.aleatoric.sum(-1), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(model, embedding.epistemic.sum(-1), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(picture, embedding.aleatoric.sum(-1), rtol=1e-4, atol=1e-6)
     assert (picture > 0).all()
-    # A belief that was stored says as much as one that was just made.
-    torch.testing.assert_close(embedder.model_part(belief), model, rtol=1e-4, atol=1e-6)
+    # A embedding that was stored says as much as one that was just made.
+    torch.testing.assert_close(embedder.model_part(embedding), model, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("structure", ["last-full", "last-diagonal", "diagonal"])

@@ -1,4 +1,4 @@
-"""Variances that say how far class mates lie."""
+"""Variances learned from the distances within a class."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from howsure.errors import InputError
 from howsure.losses import MutualLikelihood
 from howsure.metrics import r_auroc
 from howsure.posteriors import laplace
-from howsure.posteriors.laplace.learned_variance import LearnedVariance, learned, with_learned_variance
+from howsure.posteriors.laplace.learned_variance import LearnedVariance, fit_variance, with_learned_variance
 from howsure.recipe import recipe_for
 from howsure.training import run_training
 from laws import same
@@ -30,32 +30,32 @@ def brief() -> Iterator[None]:
 
 
 def border(count: int, *, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Places on a line whose class is clear at the ends and a matter of chance in the middle; a variance that is noise.
+    """Points on a line whose class is clear at the ends and a matter of chance in the middle; a variance that is noise.
 
-    Mates lie the farther apart the nearer to the middle, where both classes are.
+    Points of a class lie the farther apart the nearer to the middle, where both classes are.
     """
     rng = np.random.default_rng(seed)
     middle = rng.random(count) < 0.3
     labels = rng.integers(0, 2, count)
     x = np.where(middle, rng.normal(0, 1, count), np.where(labels == 1, 4, -4) + rng.normal(0, 0.1, count))
-    place = torch.from_numpy(np.stack([x, rng.normal(0, 0.1, count)], 1)).float()
-    return place, torch.from_numpy(rng.uniform(0.5, 1, count)).float(), torch.from_numpy(labels)
+    mean = torch.from_numpy(np.stack([x, rng.normal(0, 0.1, count)], 1)).float()
+    return mean, torch.from_numpy(rng.uniform(0.5, 1, count)).float(), torch.from_numpy(labels)
 
 
 @pytest.fixture(scope="module")
 def at_the_border(brief: None) -> LearnedVariance:
-    return learned(*border(1500, seed=0))
+    return fit_variance(*border(1500, seed=0))
 
 
 def test_it_is_wide_where_mates_are_far_and_fits_new_pairs_better(at_the_border: LearnedVariance) -> None:
-    place, total, labels = border(1000, seed=1)
-    variance = at_the_border(place, total)
+    mean, total, labels = border(1000, seed=1)
+    variance = at_the_border(mean, total)
     assert variance.shape == (1000, 1)
-    middle = place[:, 0].abs() < 2
+    middle = mean[:, 0].abs() < 2
     assert variance[middle].median() > 3 * variance[~middle].median()
     loss = MutualLikelihood()
     flat = torch.full((1000, 1), float(variance.mean()))
-    assert loss(Gaussian(place, variance.sqrt()), labels) < loss(Gaussian(place, flat.sqrt()), labels) - 0.1
+    assert loss(Gaussian(mean, variance.sqrt()), labels) < loss(Gaussian(mean, flat.sqrt()), labels) - 0.1
 
 
 def test_a_variance_that_knows_is_listened_to() -> None:
@@ -63,33 +63,33 @@ def test_a_variance_that_knows_is_listened_to() -> None:
     noise = np.exp(rng.uniform(-3, 0, 1500))
     labels = torch.from_numpy(np.arange(1500) % 3)
     centres = np.array([[0, 0], [5, 0], [0, 5]])
-    place = torch.from_numpy(centres[labels] + noise[:, None] * rng.normal(size=(1500, 2))).float()
-    variance = learned(place, torch.from_numpy(noise).float(), labels)(place, torch.from_numpy(noise).float())
+    mean = torch.from_numpy(centres[labels] + noise[:, None] * rng.normal(size=(1500, 2))).float()
+    variance = fit_variance(mean, torch.from_numpy(noise).float(), labels)(mean, torch.from_numpy(noise).float())
     assert np.corrcoef(variance[:, 0].log().numpy(), np.log(noise))[0, 1] > 0.9
 
 
 def test_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 60)  # past the first look
-    first, again = (learned(*border(300, seed=0)) for _ in range(2))
+    first, again = (fit_variance(*border(300, seed=0)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True))
 
 
 def test_few_mates_teach_a_line_and_none_nothing(at_the_border: LearnedVariance) -> None:
-    place, total, labels = border(1500, seed=0)
-    few = learned(place[:40], total[:40], labels[:40])
+    mean, total, labels = border(1500, seed=0)
+    few = fit_variance(mean[:40], total[:40], labels[:40])
     assert all((weight == 0).all() for weight in few.network[-1].parameters())
-    assert few(place, total).log().std() < 0.5 < at_the_border(place, total).log().std()
+    assert few(mean, total).log().std() < 0.5 < at_the_border(mean, total).log().std()
     with pytest.raises(InputError, match="two of one class"):
-        learned(torch.randn(100, 2), torch.rand(100), torch.arange(100))
+        fit_variance(torch.randn(100, 2), torch.rand(100), torch.arange(100))
 
 
 def test_wild_variances_are_tamed_even_by_few() -> None:
     """Variances over six decades that say nothing make the firm items everybody's neighbours."""
     rng = np.random.default_rng(3)
     labels = torch.from_numpy(np.arange(60) % 6)
-    place = torch.from_numpy(np.eye(6)[labels] + 0.1 * rng.normal(size=(60, 6))).float()
+    mean = torch.from_numpy(np.eye(6)[labels] + 0.1 * rng.normal(size=(60, 6))).float()
     wild = torch.from_numpy(np.exp(rng.uniform(-7, 7, 60))).float()
-    tame = learned(place, wild, labels)(place, wild)
+    tame = fit_variance(mean, wild, labels)(mean, wild)
     assert tame.max() / tame.min() < 5
 
 
@@ -103,16 +103,16 @@ def fitted(brief: None) -> Embedder:
 def test_a_posterior_post_hoc_learns_it_and_keeps_the_rest(fitted: Embedder, tmp_path: Path) -> None:
     test = data.load("digits:test")
     bare = fitted.with_head(fitted.head.again(ambiguity=None))
-    belief, before = fitted.encode(test), bare.encode(test)
-    assert torch.equal(belief.mean, before.mean)
-    assert torch.equal(belief.novelty, before.novelty)
+    embedding, before = fitted.encode(test), bare.encode(test)
+    assert torch.equal(embedding.mean, before.mean)
+    assert torch.equal(embedding.novelty, before.novelty)
     assert same(laplace.drawn(fitted, 4).encode(test), laplace.drawn(bare, 4).encode(test))
-    gaps = torch.cdist(belief.mean, belief.mean).fill_diagonal_(torch.inf)
+    gaps = torch.cdist(embedding.mean, embedding.mean).fill_diagonal_(torch.inf)
     labels = np.array(test.labels)
     right = labels[gaps.argmin(1).numpy()] == labels
-    assert r_auroc(belief.uncertainty.numpy(), right) > max(0.6, r_auroc(before.uncertainty.numpy(), right))
+    assert r_auroc(embedding.uncertainty.numpy(), right) > max(0.6, r_auroc(before.uncertainty.numpy(), right))
     fitted.save(tmp_path)
-    assert same(Embedder.load(tmp_path).encode(test), belief)
+    assert same(Embedder.load(tmp_path).encode(test), embedding)
 
 
 def test_what_it_cannot_be_added_to(fitted: Embedder) -> None:

@@ -14,8 +14,8 @@ from howsure.embedder import Embedder
 from howsure.embeddings import Draws, Gaussian, NovelGaussian
 from howsure.errors import InputError, ModelError
 from howsure.heads import FreePointHead
-from howsure.posteriors import dropout, laplace
-from howsure.posteriors.laplace import Curvature, PairGraph, loss_curvature, pair_curvature
+from howsure.posteriors import dropout, ensemble, laplace
+from howsure.posteriors.laplace import Curvature, PairGraph, pair_curvature
 from laws import same
 from posteriors.closeness import assert_close
 
@@ -45,10 +45,10 @@ def test_places_stay_and_variance_comes(structure: laplace.Structure, embedder: 
     before, weights = embedder.fingerprint, pictures(64, seed=0)
     sure = laplace.fit_posterior(embedder.train(), weights, structure=structure, rank=16)
     assert embedder.training
-    belief, points = sure.encode(weights), embedder.encode(weights)
-    assert isinstance(belief, Gaussian)
-    assert torch.equal(belief.mean, points.mean)
-    assert (belief.uncertainty > 0).all()
+    embedding, points = sure.encode(weights), embedder.encode(weights)
+    assert isinstance(embedding, Gaussian)
+    assert torch.equal(embedding.mean, points.mean)
+    assert (embedding.uncertainty > 0).all()
     assert embedder.fingerprint == before
     assert type(embedder.head).__name__ == "PointHead"
     assert sure.card["origin"] == before
@@ -81,7 +81,7 @@ def test_a_card_without_its_posterior_is_a_damaged_model(embedder: Embedder, tmp
             Embedder.load(tmp_path)
 
 
-def test_a_foreign_network_in_five_lines(tmp_path: Path) -> None:
+def test_an_external_network_in_five_lines(tmp_path: Path) -> None:
     class Theirs(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -97,38 +97,38 @@ def test_a_foreign_network_in_five_lines(tmp_path: Path) -> None:
     head = FreePointHead(144, 3)
     head.location, network.fc = network.fc, nn.Identity()
     sure = laplace.fit_posterior(Embedder(network, head, SPEC), images)
-    belief = sure.encode(images)
+    embedding = sure.encode(images)
 
-    assert_close(belief.mean, expected)
-    assert (belief.uncertainty > 0).all()
+    assert_close(embedding.mean, expected)
+    assert (embedding.uncertainty > 0).all()
     sure.save(tmp_path)
-    assert same(Embedder.load(tmp_path, backbone=network).encode(images), belief)
+    assert same(Embedder.load(tmp_path, backbone=network).encode(images), embedding)
 
 
 @pytest.mark.parametrize("structure", ["last-full", "last-low-rank"])
 def test_what_was_never_seen_is_novel(structure: laplace.Structure, embedder: Embedder) -> None:
-    known, strange = pictures(200, seed=1), pictures(50, seed=2)
-    strange = ArrayImages("upside down", strange.ids, strange.labels, strange.array[:, ::-1].copy())
+    known, ood = pictures(200, seed=1), pictures(50, seed=2)
+    ood = ArrayImages("upside down", ood.ids, ood.labels, ood.array[:, ::-1].copy())
     sure = laplace.fit_posterior(embedder, pictures(400, seed=0), structure=structure)
-    raw = [sure.head.raw_variance(features(sure, images)) for images in (known, strange)]
+    raw = [sure.head.raw_variance(features(sure, images)) for images in (known, ood)]
     assert (raw[1][:, None] > raw[0]).double().mean() > 0.95
 
 
 def test_typicality_is_a_p_value_and_small_for_what_was_never_seen(embedder: Embedder, tmp_path: Path) -> None:
     sure = laplace.with_novelty(laplace.fit_posterior(embedder, pictures(400, seed=0)), pictures(400, seed=1))
-    usual, strange = pictures(1000, seed=2), pictures(50, seed=3)
-    strange = ArrayImages("upside down", strange.ids, strange.labels, strange.array[:, ::-1].copy())
-    belief = sure.encode(usual)
-    assert isinstance(belief, NovelGaussian)
+    known, ood = pictures(1000, seed=2), pictures(50, seed=3)
+    ood = ArrayImages("upside down", ood.ids, ood.labels, ood.array[:, ::-1].copy())
+    embedding = sure.encode(known)
+    assert isinstance(embedding, NovelGaussian)
     for share in (0.01, 0.05, 0.2, 0.5):
         # of one calibration set of 400: some three standard errors
-        assert (belief.typicality <= share).double().mean() == pytest.approx(share, abs=0.03 + 0.1 * share)
-    assert (sure.encode(strange).typicality <= 0.02).double().mean() > 0.9
+        assert (embedding.typicality <= share).double().mean() == pytest.approx(share, abs=0.03 + 0.1 * share)
+    assert (sure.encode(ood).typicality <= 0.02).double().mean() > 0.9
     sure.save(tmp_path)
-    assert same(Embedder.load(tmp_path).encode(strange), sure.encode(strange))
+    assert same(Embedder.load(tmp_path).encode(ood), sure.encode(ood))
     pixels = SPEC.normalise(torch.from_numpy(pictures(400, seed=1).array[:, None]))
     by_loader = laplace.with_novelty(sure, [(part, part) for part in pixels.split(100)])
-    assert_close(by_loader.encode(usual).typicality, belief.typicality, atol=0.01)
+    assert_close(by_loader.encode(known).typicality, embedding.typicality, atol=0.01)
 
 
 def test_novelty_needs_a_posterior_and_pictures(embedder: Embedder) -> None:
@@ -150,10 +150,10 @@ def test_a_loader_and_an_image_set_tell_the_same(embedder: Embedder) -> None:
     whole = laplace.fit_posterior(embedder, [(pixels, codes)], prior=1.0)
     twice = laplace.fit_posterior(embedder, [(pixels, codes), (pixels, codes)], prior=1.0, temperature=2.0)
     by_set = laplace.fit_posterior(embedder, images, prior=1.0)
-    belief = whole.encode(images)
-    assert belief.uncertainty.std() > 0
-    assert_close(twice.encode(images).uncertainty, belief.uncertainty, rtol=1e-4, atol=0)
-    assert_close(by_set.encode(images).uncertainty, belief.uncertainty, rtol=1e-4, atol=0)
+    embedding = whole.encode(images)
+    assert embedding.uncertainty.std() > 0
+    assert_close(twice.encode(images).uncertainty, embedding.uncertainty, rtol=1e-4, atol=0)
+    assert_close(by_set.encode(images).uncertainty, embedding.uncertainty, rtol=1e-4, atol=0)
 
 
 def test_uncertainty_on_the_sphere_does_not_depend_on_the_length_of_the_weights(embedder: Embedder) -> None:
@@ -161,7 +161,7 @@ def test_uncertainty_on_the_sphere_does_not_depend_on_the_length_of_the_weights(
     images = pictures(64, seed=0)
 
     def sphere(z: Tensor, labels: Tensor) -> Curvature:
-        return pair_curvature(z, PairGraph.of_classes(labels), variant="pos", geometry="euclidean")
+        return pair_curvature(z, PairGraph.from_labels(labels), variant="pos", geometry="euclidean")
 
     before = laplace.fit_posterior(embedder, images, curvature=sphere).encode(images)
     for parameter in embedder.head.location.parameters():
@@ -180,31 +180,20 @@ def test_a_hotter_posterior_and_a_weaker_prior_are_wider(embedder: Embedder) -> 
     assert (weak > plain).all()
 
 
-def test_any_loss_gives_a_posterior(embedder: Embedder) -> None:
-    from pytorch_metric_learning.losses import ContrastiveLoss
-
-    images = pictures(12, seed=0)
-    codes = torch.tensor([int(label) for label in images.labels])
-    batches = [(SPEC.normalise(torch.from_numpy(images.array[:, None])), codes)]
-    sure = laplace.fit_posterior(
-        embedder, batches, curvature=lambda z, y: loss_curvature(lambda at: ContrastiveLoss()(at, y), z), prior=1.0
-    )
-    assert sure.encode(images).uncertainty.std() > 0
-
-
 def test_draws_agree_with_the_closed_form(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
     sure = laplace.fit_posterior(embedder, images, prior=1e4)
-    belief = laplace.drawn(sure, 2000).encode(images)
-    assert isinstance(belief, Draws)
-    assert_close(belief.uncertainty, sure.encode(images).uncertainty, rtol=0.15, atol=0)
+    embedding = laplace.drawn(sure, 2000).encode(images)
+    assert isinstance(embedding, Draws)
+    assert_close(embedding.uncertainty, sure.encode(images).uncertainty, rtol=0.15, atol=0)
     assert isinstance(laplace.drawn(laplace.drawn(sure, 5), 0).encode(images), Gaussian)
 
 
 def test_fitting_again_replaces_the_posterior(embedder: Embedder) -> None:
     images = pictures(64, seed=0)
     once = laplace.fit_posterior(embedder, images, prior=1.0)
-    assert same(laplace.fit_posterior(once, images, prior=1.0).encode(images), once.encode(images))
+    for fitted in (once, dropout.fit(embedder, 4)):
+        assert same(laplace.fit_posterior(fitted, images, prior=1.0).encode(images), once.encode(images))
 
 
 def test_the_same_variance_for_all_is_worth_a_warning(embedder: Embedder) -> None:
@@ -214,16 +203,16 @@ def test_the_same_variance_for_all_is_worth_a_warning(embedder: Embedder) -> Non
         def forward(self, x: Tensor) -> Tensor:
             return torch.eye(64).repeat(len(x) // 64 + 1, 1)[: len(x)]
 
-    foreign = Embedder(Apart(), FreePointHead(64, 3), SPEC)
+    external = Embedder(Apart(), FreePointHead(64, 3), SPEC)
     with pytest.warns(laplace.FlatVarianceWarning, match="equally unsure"):
-        laplace.fit_posterior(foreign, pictures(128, seed=0), prior=1e12)
+        laplace.fit_posterior(external, pictures(128, seed=0), prior=1e12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         laplace.fit_posterior(embedder, pictures(64, seed=0))
 
 
 def of_all_pairs(z: Tensor, labels: Tensor) -> Curvature:
-    return pair_curvature(z, PairGraph.of_classes(labels), variant="psd", geometry="free")
+    return pair_curvature(z, PairGraph.from_labels(labels), variant="psd", geometry="free")
 
 
 def test_what_cannot_be_fitted(embedder: Embedder) -> None:
@@ -235,8 +224,8 @@ def test_what_cannot_be_fitted(embedder: Embedder) -> None:
     with pytest.raises(InputError, match="fit a point or Gaussian head"):
         laplace.fit_posterior(Embedder("mlp", "vmf", SPEC, dim=3), images)
     with pytest.raises(InputError, match="start from its origin"):
-        laplace.fit_posterior(dropout.fit(embedder, 4), images)
-    for structure in STRUCTURES:  # more strangers than mates: no positive curvature is left
+        laplace.fit_posterior(ensemble.fit([embedder, Embedder("mlp", "point", SPEC, dim=3)], images), images)
+    for structure in STRUCTURES:  # more negatives than positives: no positive curvature is left
         with pytest.raises(InputError, match="look at the pairs"):
             laplace.fit_posterior(embedder, images, structure=structure, curvature=of_all_pairs)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no pair"):

@@ -40,14 +40,14 @@ def test_no_evidence_at_all_is_refused(curvature: list[float], squared_norm: flo
 LABELS = torch.arange(60) % 3
 
 
-def around(spread: float) -> Point:
+def around(scale: float) -> Point:
     """Three classes on a line, some distance apart."""
     noise = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
-    return Point(3.0 * LABELS[:, None] * torch.tensor([1.0, 0.0]) + spread * noise)
+    return Point(3.0 * LABELS[:, None] * torch.tensor([1.0, 0.0]) + scale * noise)
 
 
 def test_distances_that_tell_more_lose_less() -> None:
-    losses = [match_loss(around(spread), LABELS) for spread in (0.5, 1.0, 2.0)]
+    losses = [match_loss(around(scale), LABELS) for scale in (0.5, 1.0, 2.0)]
     assert losses == sorted(losses)
     assert losses[0] < 0.2
     assert 0.4 < losses[-1] < np.log(2)
@@ -58,12 +58,12 @@ def test_the_loss_is_that_of_a_logistic_regression() -> None:
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import log_loss
 
-    belief = around(2.0)
+    embedding = around(2.0)
     rows = np.random.default_rng(0).permutation(60)
     halves = []
     for part in (rows[::2], rows[1::2]):
         first, second = np.triu_indices(30, 1)
-        z, y = belief.mean[part], LABELS[part]
+        z, y = embedding.mean[part], LABELS[part]
         halves.append((torch.cdist(z, z)[first, second].double().numpy()[:, None], (y[first] == y[second]).numpy()))
     losses = []
     for (x, same), (seen, truth) in (halves, halves[::-1]):
@@ -71,7 +71,7 @@ def test_the_loss_is_that_of_a_logistic_regression() -> None:
         log_odds = model.decision_function(seen) - np.log(same.mean() / (1 - same.mean()))
         weight = np.where(truth, 0.5 / truth.mean(), 0.5 / (1 - truth.mean()))
         losses.append(log_loss(truth, 1 / (1 + np.exp(-log_odds)), sample_weight=weight))
-    assert match_loss(belief, LABELS) == pytest.approx(np.mean(losses), rel=0.02)
+    assert match_loss(embedding, LABELS) == pytest.approx(np.mean(losses), rel=0.02)
 
 
 def test_distances_in_the_wrong_order_are_infinitely_bad() -> None:

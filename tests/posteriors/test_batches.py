@@ -27,7 +27,7 @@ def embedder() -> Embedder:
     ("classes", "each", "in_a_batch", "of_a_class"),
     [(3, 10, 30, 10), (200, 2, 256, 2), (50, 6, 252, 6), (10, 40, 256, 32)],
 )
-def test_no_picture_is_its_own_mate(
+def test_no_picture_is_its_own_positive(
     embedder: Embedder, classes: int, each: int, in_a_batch: int, of_a_class: int
 ) -> None:
     for pixels, labels in labelled_batches(embedder, noise(classes, each)):

@@ -46,29 +46,6 @@ def test_samples_take_components_by_weight() -> None:
     assert share.item() == pytest.approx(0.9, abs=0.01)
 
 
-def test_stratified_samples_take_every_component_in_turn() -> None:
-    e = equal_weights()
-    drawn = e.stratified(8)
-    assert drawn.shape == (8, 1, 2)
-    assert torch.equal(drawn[:, 0, 0] > 0, torch.arange(8) % 2 == 1)
-    assert drawn.mean().abs() < 0.3  # eight random picks would be off by 1 on average
-
-
-def test_stratified_samples_have_the_moments() -> None:
-    e = mixture()
-    e = e.rebuild(e.tensors() | {"logits": torch.full_like(e.logits, 0.7)})
-    drawn = e.stratified(40_000, torch.Generator().manual_seed(0))
-    assert torch.allclose(drawn.mean(0), e.mean, atol=0.05)
-    assert torch.allclose(drawn.var(0), e.variance, rtol=0.05)
-
-
-def test_stratified_samples_need_equal_weights_and_a_multiple() -> None:
-    with pytest.raises(InputError, match="equal weights"):
-        mixture().stratified(4)
-    with pytest.raises(InputError, match="multiple of 2"):
-        equal_weights().stratified(3)
-
-
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
 def test_components_carry_the_moments(make) -> None:
     for e in make().by_draw():

@@ -8,7 +8,6 @@ import torch
 from cases import CASES, D
 from howsure.compare import expected_squared_distance
 from howsure.embeddings import Draws, Embedding, Gaussian
-from howsure.embeddings.rotated import rotated
 
 TURN = torch.linalg.qr(torch.randn(D, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
 SINGLE = [name for name in CASES if not isinstance(CASES[name](), Draws)]
@@ -17,7 +16,7 @@ SINGLE = [name for name in CASES if not isinstance(CASES[name](), Draws)]
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
 def test_places_turn_and_distances_stay(make: Callable[[], Embedding]) -> None:
     belief = make()
-    turned = rotated(belief, TURN)
+    turned = belief.rotated(TURN)
     assert turned.family == belief.family
     assert torch.allclose(turned.mean, belief.mean @ TURN)
     assert torch.allclose(turned.point_estimate, belief.point_estimate @ TURN)
@@ -32,12 +31,12 @@ def test_variances_are_those_along_the_new_axes(name: str) -> None:
     belief = CASES[name]()
     samples = belief.sample(40_000, torch.Generator().manual_seed(1)) @ TURN
     seen = samples.var(0, correction=0)
-    assert torch.allclose(rotated(belief, TURN).variance, seen, rtol=0.1, atol=1e-12)
+    assert torch.allclose(belief.rotated(TURN).variance, seen, rtol=0.1, atol=1e-12)
 
 
 def test_there_and_back_with_one_scale() -> None:
     belief = CASES["gaussian, one scale"]()
     assert isinstance(belief, Gaussian)
-    back = rotated(rotated(belief, TURN), TURN.T)
+    back = belief.rotated(TURN).rotated(TURN.T)
     assert torch.allclose(back.mean, belief.mean)
     assert torch.equal(back.tensors()["scale"], belief.scale)

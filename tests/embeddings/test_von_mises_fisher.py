@@ -100,9 +100,9 @@ def test_a_line_has_no_directions() -> None:
 
 def test_who_asks_for_this_family_says_so() -> None:
     e = belief(3)
-    assert VonMisesFisher.of(e, asker="I") is e
-    with pytest.raises(InputError, match=r"I: expected beliefs with a direction .* got gaussian"):
-        VonMisesFisher.of(Gaussian(torch.zeros(1, 2), torch.ones(1, 1)), asker="I")
+    assert VonMisesFisher.require(e, asker="I") is e
+    with pytest.raises(InputError, match=r"I: expected embeddings with a direction .* got gaussian"):
+        VonMisesFisher.require(Gaussian(torch.zeros(1, 2), torch.ones(1, 1)), asker="I")
 
 
 def test_the_place_is_the_direction_however_little_is_known() -> None:

@@ -31,7 +31,7 @@ def brute_force(distance: np.ndarray, weights: np.ndarray, wanted: int) -> list[
 
 def test_equal_weights_are_average_linkage() -> None:
     points = np.random.default_rng(0).normal(size=(60, 3))
-    ours, theirs = linkage(squareform(pdist(points))), hierarchy.linkage(pdist(points), "average")
+    ours, theirs = linkage(squareform(pdist(points)), np.ones(60)), hierarchy.linkage(pdist(points), "average")
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_allclose(linkage(squareform(pdist(points)), np.full(60, 7.0)), theirs)
 
@@ -46,9 +46,9 @@ def test_weights_against_brute_force(seed: int) -> None:
 
 
 def test_ties_and_copies_end() -> None:
-    assert linkage(np.zeros((9, 9)))[:, 2].tolist() == [0] * 8
+    assert linkage(np.zeros((9, 9)), np.ones(9))[:, 2].tolist() == [0] * 8
     grid = squareform(pdist(np.array([[x, y] for x in range(4) for y in range(4)], float)))
-    np.testing.assert_allclose(np.sort(linkage(grid)[:, 2])[:8], 1)
+    np.testing.assert_allclose(np.sort(linkage(grid, np.ones(len(grid)))[:, 2])[:8], 1)
 
 
 def test_clusters_are_numbered_by_size_and_a_cut_separates() -> None:

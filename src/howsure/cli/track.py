@@ -36,7 +36,7 @@ def track(
     from howsure.embedder import Embedder
     from howsure.files import write_whole
     from howsure.match import Matcher
-    from howsure.tasks.tracking import NOBODY, Tracker
+    from howsure.tasks.tracking import UNASSIGNED, Tracker
 
     embedder = Embedder.load(model).to(device())
     fitted = embedder.card.get("matcher")
@@ -51,8 +51,8 @@ def track(
     doubt = found.embedding.uncertainty.double()
     tracker = Tracker(
         Matcher(**fitted).at(0.5),
-        usual=float(doubt.median()),
-        doubtful=float(doubt.quantile(FIRM)),
+        reference=float(doubt.median()),
+        max_uncertainty=float(doubt.quantile(FIRM)),
         weighted=not plain,
     )
     frames, tracks = np.array(found.images.labels, dtype=str), np.empty(len(found.images), dtype=int)
@@ -69,7 +69,7 @@ def track(
         "detections": len(tracks),
         "frames": len(set(frames.tolist())),
         "tracks": int(tracks.max()) + 1,
-        "nobody": int((tracks == NOBODY).sum()),
+        "nobody": int((tracks == UNASSIGNED).sum()),
     }
     if as_json:
         print_json({"file": str(out), **counts, "skipped": skipped_json(found.skipped)})

@@ -99,7 +99,7 @@ class Centroids(nn.Module):
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
         """Scalar loss of one batch; in training mode it counts as an iteration."""
-        belief = VonMisesFisher.of(embedding, asker="centroids loss").checked()
+        belief = VonMisesFisher.require(embedding, asker="centroids loss").checked()
         classes, dim = self.centroids.shape
         if belief.dim != dim:
             raise InputError("dimension", expected=f"{dim}, as the centroids have", got=str(belief.dim))
@@ -197,7 +197,7 @@ def nearest_centroid(embedding: Embedding, centroids: Tensor) -> Nearest:
     >>> nearest_centroid(belief, torch.eye(2))
     Nearest(rows=tensor([1]), confidence=tensor([0.4000]))
     """
-    belief = VonMisesFisher.of(embedding, asker="nearest centroid").checked()
+    belief = VonMisesFisher.require(embedding, asker="nearest centroid").checked()
     if centroids.ndim != 2 or centroids.shape[1] != belief.dim or not len(centroids):
         raise InputError("centroids", expected=f"(K, {belief.dim})", got=str(tuple(centroids.shape)))
     cosine, row = (belief.direction @ centroids.to(belief.dtype).T).max(1)

@@ -55,5 +55,5 @@ class NormTriplet(nn.Module):
 
 def free_vectors(embedding: Embedding) -> Tensor:
     """z = concentration · direction, (N, D): what the norm head was given before it took length and direction apart."""
-    belief = VonMisesFisher.of(embedding, asker="norm loss").checked()
+    belief = VonMisesFisher.require(embedding, asker="norm loss").checked()
     return belief.concentration[:, None] * belief.direction

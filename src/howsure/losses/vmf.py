@@ -30,7 +30,7 @@ class ExpectedLikelihood(nn.Module):
 
     def logits(self, embedding: Embedding) -> Tensor:
         """(N, classes) log-probabilities up to a constant for each picture; float64."""
-        belief = VonMisesFisher.of(embedding, asker="vmf loss").checked()
+        belief = VonMisesFisher.require(embedding, asker="vmf loss").checked()
         dim = self.weight.shape[1]
         if belief.dim != dim:
             raise InputError("dimension", expected=f"{dim}, as the classes have", got=str(belief.dim))

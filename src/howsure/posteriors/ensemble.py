@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from howsure.embeddings import Draws, Embedding, point_estimates
-from howsure.embeddings.rotated import rotated
 from howsure.errors import InputError
 from howsure.posteriors.base import PosteriorHead, posterior_of, single_head
 from howsure.posteriors.laplace.last_layer import LastLayerLaplace
@@ -54,7 +53,7 @@ class MemberHeads(PosteriorHead):
     def forward(self, features: Tensor) -> Draws:
         """(N, S·M) features to beliefs."""
         beliefs = [member(part) for member, part in zip(self.members, self._parts(features), strict=True)]
-        return Draws.stack([rotated(belief, self.rotations[s]) for s, belief in enumerate(beliefs)])
+        return Draws.stack([belief.rotated(self.rotations[s]) for s, belief in enumerate(beliefs)])
 
     def model_part(self, belief: Embedding, features: Tensor | None = None) -> Tensor | None:
         """What the networks disagree about, and on average what each of them ignores of its own weights."""

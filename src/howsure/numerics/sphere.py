@@ -74,7 +74,7 @@ def sample_vmf(direction: Tensor, concentration: Tensor, n: int, *, generator: t
 
 
 def _angle_and_tangent(mu: Tensor, k: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Angles like k, (n, ...), and unit tangents at μ, (n, ..., D), by rejection until every place has one."""
+    """Angles like k, (n, ...), and unit tangents at μ, (n, ..., D), by rejection until every element has one."""
     shape, dim = k.shape, mu.shape[-1]
     mu, k = mu.expand(*shape, dim).reshape(-1, dim), k.reshape(-1)
     angle, tangent = torch.empty_like(k), torch.empty_like(mu)

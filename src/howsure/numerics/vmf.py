@@ -25,7 +25,6 @@ from howsure.errors import InputError
 __all__ = [
     "inverse_mean_resultant",
     "log_bessel",
-    "log_normalizer",
     "mean_resultant",
     "mean_resultant_gap",
     "scaled_log_normalizer",
@@ -36,18 +35,12 @@ TERMS = 10
 ANY_ORDER = 22  # steps down that are enough for orders from -1 up, when they differ from element to element
 
 
-def log_normalizer(concentration: Tensor, dim: int) -> Tensor:
-    """log C_d(k). Differentiable twice: the derivative is -A_d(k).
+def scaled_log_normalizer(concentration: Tensor, dim: int) -> Tensor:
+    """log C_d(k) + k, accurate also where the two are large and nearly cancel. Its derivative is 1 - A_d(k).
 
-    >>> log_normalizer(torch.tensor(0.0), 3)                       # uniform: minus the log of the sphere's area, 4π
+    >>> scaled_log_normalizer(torch.tensor(0.0), 3)                # uniform: minus the log of the sphere's area, 4π
     tensor(-2.5310)
     """
-    k = _concentration(concentration, dim)
-    return _Smooth.apply(k, dim, _LOG_C).to(concentration.dtype)
-
-
-def scaled_log_normalizer(concentration: Tensor, dim: int) -> Tensor:
-    """log C_d(k) + k, accurate also where the two are large and nearly cancel. Its derivative is 1 - A_d(k)."""
     k = _concentration(concentration, dim)
     return _Smooth.apply(k, dim, _LOG_C_PLUS_K).to(concentration.dtype)
 
@@ -95,8 +88,8 @@ def log_bessel(order: Tensor | float, x: Tensor) -> Tensor:
     return _LogBessel.apply(x.double(), order)
 
 
-# What a smooth function of k is, by name, and its derivative: log C -> A -> A' -> A''.
-_LOG_C, _LOG_C_PLUS_K, _A, _GAP, _SLOPE, _BEND = range(6)
+# Smooth functions of k, each the derivative of the one before up to sign: log C + k -> 1 - A -> A' -> A''.
+_LOG_C_PLUS_K, _A, _GAP, _SLOPE, _BEND = range(5)
 
 
 class _Smooth(Function):
@@ -111,13 +104,7 @@ class _Smooth(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (k,) = ctx.saved_tensors
-        derivative = {
-            _LOG_C: (-1, _A),
-            _LOG_C_PLUS_K: (1, _GAP),
-            _A: (1, _SLOPE),
-            _GAP: (-1, _SLOPE),
-            _SLOPE: (1, _BEND),
-        }
+        derivative = {_LOG_C_PLUS_K: (1, _GAP), _A: (1, _SLOPE), _GAP: (-1, _SLOPE), _SLOPE: (1, _BEND)}
         if ctx.which not in derivative:
             raise NotImplementedError("the fourth derivative of log C is not available")
         sign, which = derivative[ctx.which]
@@ -164,8 +151,7 @@ def _values(k: Tensor, dim: int, which: int) -> Tensor:
         return k * rho
     if which == _GAP:
         return gap
-    scaled = -(dim / 2) * math.log(2 * math.pi) - value
-    return scaled if which == _LOG_C_PLUS_K else scaled - k
+    return -(dim / 2) * math.log(2 * math.pi) - value
 
 
 def _slope(k: Tensor, dim: int) -> Tensor:

@@ -92,8 +92,8 @@ class LaplaceHead(PosteriorHead):
             raise RuntimeError("typicality is asked of a head that has no usual variances")
         now = (self.usual._version, self.usual.device)  # loading and training write into it
         if self._learned is None or self._learned[0] != now:
-            self._learned = (now, ConformalReference.of(torch.from_numpy(_log(self.usual))))
-        return torch.from_numpy(self._learned[1].shares(_log(raw))).to(raw)
+            self._learned = (now, ConformalReference.fit(_log(self.usual)))
+        return torch.from_numpy(self._learned[1].p(_log(raw))).to(raw)
 
 
 def _log(variance: Tensor) -> np.ndarray:

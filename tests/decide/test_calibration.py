@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.decide import DEPTH, Policy, calibrate, data_hash, decide, weigh
+from howsure.decide import DEPTH, Policy, calibrate, decide, weigh
+from howsure.decide.held_out import data_hash
 from howsure.embeddings import Gaussian, NovelGaussian, Point
 from howsure.errors import CalibrationError, InputError
 

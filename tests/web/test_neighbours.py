@@ -7,7 +7,7 @@ import torch
 from decide.policies import policy
 from howsure import Gaussian
 from howsure.compare import rms_distance
-from howsure.decide import FEATURES
+from howsure.decide.evidence import FEATURES
 from howsure.match import Matcher
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic

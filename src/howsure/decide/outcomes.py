@@ -1,4 +1,4 @@
-"""Several ways to answer the same queries, counted side by side."""
+"""Count answers, right and wrong, of several ways to answer the same queries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from howsure.decide.held_out import FIT_SHARE
 from howsure.embeddings import Embedding, point_estimates
 from howsure.neighbours import neighbours
 
-__all__ = ["Nearest", "Row", "Tally", "Verdicts", "certified_threshold", "nearest", "rows_of", "verdicts_of"]
-
 
 @dataclass(frozen=True)
 class Tally:
-    """How many queries of one kind were asked, answered, and answered wrongly."""
+    """How many queries were asked, answered, and answered wrongly."""
 
     asked: int
     answered: int
@@ -41,14 +39,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Row:
-    """One way to answer, and its tally for every kind of query."""
+    """One way to answer, and its tally for every group of queries."""
 
     name: str
     tallies: dict[str, Tally]
 
-    def over(self, *kinds: str) -> Tally:
-        """The tally of several kinds together."""
-        return sum((self.tallies[kind] for kind in kinds), Tally(0, 0, 0))
+    def over(self, *groups: str) -> Tally:
+        """The tally of several groups together."""
+        return sum((self.tallies[group] for group in groups), Tally(0, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +55,10 @@ class Verdicts:
 
     answered: np.ndarray  # (Q,) bool
     wrong: np.ndarray  # (Q,) bool, only where answered
+
+    def tally(self, rows: np.ndarray) -> Tally:
+        """Of the queries that a mask chooses."""
+        return Tally(int(rows.sum()), int(self.answered[rows].sum()), int(self.wrong[rows].sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,16 +105,9 @@ def verdicts_of(
     return Verdicts(kinds != "not_sure", matched_wrongly | ((kinds == "unknown") & ~missing))
 
 
-def rows_of(verdicts: dict[str, Verdicts], kinds: Sequence[str]) -> tuple[Row, ...]:
-    """One row a way to answer; `kinds` says of every query what kind it is."""
-    of_kind = {kind: np.asarray(kinds) == kind for kind in dict.fromkeys(kinds)}
+def rows_of(verdicts: dict[str, Verdicts], groups: Sequence[str]) -> tuple[Row, ...]:
+    """One row a way to answer; `groups` names the group of every query."""
+    members = {group: np.asarray(groups) == group for group in dict.fromkeys(groups)}
     return tuple(
-        Row(
-            name,
-            {
-                kind: Tally(int(rows.sum()), int(given.answered[rows].sum()), int(given.wrong[rows].sum()))
-                for kind, rows in of_kind.items()
-            },
-        )
-        for name, given in verdicts.items()
+        Row(name, {group: given.tally(rows) for group, rows in members.items()}) for name, given in verdicts.items()
     )

@@ -5,7 +5,8 @@ import pytest
 from scipy.special import expit
 
 from decide.policies import policy
-from howsure.decide import REASONS, Answer, Evidence, UnknownRange, decide, verify_pair
+from howsure.decide import REASONS, Answer, Evidence, decide, verify_pair
+from howsure.decide.probability import UnknownRange
 
 
 def evidence(

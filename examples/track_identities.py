@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from howsure import Matcher, data, recipe_for
-from howsure.data.corrupted import corrupted_set, corruption_named
+from howsure.data.corruptions import corrupted_set, corruption_named
 from howsure.metrics import b_cubed
 from howsure.tasks.tracking import UNASSIGNED, Tracker, identity_switches
 from howsure.training import run_training

@@ -44,7 +44,7 @@ def evaluate(
 ) -> None:
     """Measure a model: retrieval, verification, selective prediction, calibration, detection of foreign pictures."""
     from howsure import data as pictures
-    from howsure.data.corrupted import corrupted_set, corruption_named
+    from howsure.data.corruptions import corrupted_set, corruption_named
     from howsure.decide import Policy
     from howsure.embedder import Embedder
     from howsure.evaluation.answer_calibration import answer_metrics, calibration_reports

@@ -133,9 +133,9 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
     finite = values[np.isfinite(values)]
     if not finite.size:
         raise DataError("picture", got="no finite pixel")
-    low, high, usual = float(finite.min()), float(finite.max()), 1.0 if image.mode == "F" else 65535.0
-    if low >= 0 and high <= usual:
-        low, high = 0.0, usual
+    low, high, full = float(finite.min()), float(finite.max()), 1.0 if image.mode == "F" else 65535.0
+    if low >= 0 and high <= full:
+        low, high = 0.0, full
     values = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
     scaled = (values - low) * (255.0 / ((high - low) or 1.0))
     return Image.fromarray(np.rint(scaled).clip(0, 255).astype(np.uint8))
@@ -148,19 +148,19 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception, limit: int) -> str:
-    said = str(error)
+    message = str(error)
     if isinstance(error, DataError):
         return error.got
     if isinstance(error, Image.DecompressionBombError):
-        pixels = re.search(r"\((\d+) pixels\)", said)
+        pixels = re.search(r"\((\d+) pixels\)", message)
         return f"too many pixels: {int(pixels[1]):,} (limit {limit:,})" if pixels else "too many pixels"
     if isinstance(error, MemoryError):
         return "a picture that needs too much memory"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()  # no such file or directory, permission denied, ...
-    if isinstance(error, EOFError) or "truncated" in said.lower():
+    if isinstance(error, EOFError) or "truncated" in message.lower():
         return "truncated file"
-    return f"damaged file ({said or type(error).__name__})"
+    return f"damaged file ({message or type(error).__name__})"
 
 
 _filters_lock = threading.Lock()

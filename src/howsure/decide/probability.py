@@ -28,7 +28,7 @@ class Odds:
 
 @dataclass(frozen=True)
 class UnknownRange:
-    """The range of unknowns' uncertainty and novelty. A blurred picture is far from everything too, and may be known."""
+    """The uncertainty and novelty of unknowns. A blurred picture is far from everything too, and may be known."""
 
     uncertainty: float
     novelty: float

@@ -152,14 +152,14 @@ class _Elsewhere(nn.Module):
 
 def test_a_head_whose_places_cannot_be_kept_is_refused() -> None:
     start = Embedder("mlp", _Elsewhere(), InputSpec(8, 8, 1, (0.0,), (1.0,))).eval()
-    with pytest.raises(InputError, match="places a gaussian head can keep"):
+    with pytest.raises(InputError, match="means a gaussian head can keep"):
         run_training(DIGITS, RECIPE.but(method="pfe"), start=start)
 
 
 def test_a_model_with_one_place_for_all_is_refused(models: dict[str, Embedder]) -> None:
     start = Embedder("mlp", "point", models["point"].spec, dim=16).eval()
     nn.init.zeros_(start.head.location.weight)  # type: ignore[union-attr,arg-type]
-    with pytest.raises(InputError, match="same place"):
+    with pytest.raises(InputError, match="same point"):
         run_training(DIGITS, RECIPE.but(method="pfe"), start=start)
 
 

@@ -6,7 +6,7 @@ the path as written when absent). Other columns are ignored.
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -92,4 +92,8 @@ def _jsonl(path: Path) -> Iterator[Row]:
             yield line, row
 
 
-TABLES = {".csv": partial(_separated, delimiter=","), ".tsv": partial(_separated, delimiter="\t"), ".jsonl": _jsonl}
+TABLES: dict[str, Callable[[Path], Iterator[Row]]] = {
+    ".csv": partial(_separated, delimiter=","),
+    ".tsv": partial(_separated, delimiter="\t"),
+    ".jsonl": _jsonl,
+}

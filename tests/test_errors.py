@@ -3,7 +3,7 @@ import pytest
 from howsure import errors
 from howsure.errors import GalleryError, GalleryLockedError, HowsureError, InputError
 
-KINDS = [getattr(errors, name) for name in errors.__all__]
+KINDS = [value for value in vars(errors).values() if isinstance(value, type)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,8 +10,6 @@ from howsure.data.sets.n_digit import occlude
 from howsure.data.suggest import did_you_mean
 from howsure.errors import InputError
 
-__all__ = ["AUGMENTATIONS", "augment"]
-
 SHIFT = 0.125  # of each side, at most
 OCCLUSION_PROB, MAX_SIDE = 0.2, 28  # what hedged instance embeddings were trained with
 

@@ -7,8 +7,6 @@ import numpy as np
 from howsure.data.suggest import listed
 from howsure.errors import InputError
 
-__all__ = ["BalancedBatches"]
-
 
 class BalancedBatches:
     """Indices for batches of `classes` different classes with `per_class` pictures each.

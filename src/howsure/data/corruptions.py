@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 from PIL import Image, ImageFilter
 
-from howsure.data.decoding import decode, is_plain
+from howsure.data.decoding import decode
 from howsure.data.images import ImageSet
 from howsure.data.sets.n_digit import occlude
 from howsure.data.suggest import did_you_mean
@@ -44,7 +44,7 @@ def corrupt(image: Image.Image, kind: str, *, severity: int, rng: np.random.Gene
         raise InputError("corruption", expected=f"one of {known}", got=repr(kind), fix=fix)
     if severity not in SEVERITIES:
         raise InputError("severity", expected="a whole number from 1 to 5", got=repr(severity))
-    return CORRUPTIONS[kind](image if is_plain(image) else decode(image), severity - 1, rng)
+    return CORRUPTIONS[kind](decode(image), severity - 1, rng)
 
 
 def _noise(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
@@ -145,10 +145,8 @@ class CorruptedImages(ImageSet):
         return self.clean.paths
 
     def image(self, i: int) -> Image.Image:
-        image = self.clean.image(i)
         rng = np.random.default_rng([self.seed, *self.ids[i].encode()])
-        plain = image if is_plain(image) else decode(image)
-        return KINDS[self.corruption.kind](plain, self.corruption.severity - 1, rng)
+        return KINDS[self.corruption.kind](decode(self.clean.image(i)), self.corruption.severity - 1, rng)
 
     def _rows(self, indices: np.ndarray) -> dict[str, Any]:
         return {"clean": self.clean.subset(indices)}

@@ -22,8 +22,6 @@ from PIL import Image, UnidentifiedImageError
 
 from howsure.errors import DataError
 
-__all__ = ["MAX_PIXELS", "decode", "is_plain"]
-
 MAX_PIXELS = 100_000_000
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO")
 _ORIENTATION = 0x0112
@@ -41,7 +39,7 @@ _UPRIGHT = {
 def decode(
     source: str | os.PathLike[str] | bytes | BinaryIO | Image.Image, *, max_pixels: int = MAX_PIXELS
 ) -> Image.Image:
-    """The first frame of a picture, upright, in mode "L" or "RGB".
+    """The first frame of a picture, upright, in mode "L" or "RGB"; a Pillow image that is plain already as it is.
 
     A path, the content of a file as bytes, an open binary file, or a Pillow image. The content decides, not the
     extension. Transparency is laid on white. 16 bits are scaled to 8; floats in [0, 1] are taken as such; other
@@ -52,6 +50,8 @@ def decode(
     Traceback (most recent call last):
     howsure.errors.DataError: picture: expected a picture, got not a picture in a known format
     """
+    if type(source) is Image.Image and source.mode in ("L", "RGB") and not source.info:
+        return source
     what = os.fspath(source) if isinstance(source, str | os.PathLike) else "picture"
     try:
         with _quiet_pillow(), _opened(source) as image:
@@ -60,11 +60,6 @@ def decode(
             return _plain(image)
     except Exception as error:  # a plugin that meets a damaged file raises whatever it trips over
         raise DataError(what, expected="a picture", got=_reason(error, max_pixels)) from error
-
-
-def is_plain(image: Image.Image) -> bool:
-    """Whether `decode` would return this Pillow image unchanged."""
-    return type(image) is Image.Image and image.mode in ("L", "RGB") and not image.info
 
 
 @contextmanager

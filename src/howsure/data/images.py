@@ -14,8 +14,6 @@ from PIL import Image
 from howsure.data.decoding import decode
 from howsure.errors import InputError
 
-__all__ = ["ArrayImages", "FileImages", "ImageSet", "Skipped"]
-
 
 @dataclass(frozen=True)
 class Skipped:

@@ -20,8 +20,6 @@ from howsure.errors import DataError, InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Chunk", "Decoded", "none_readable", "pixels", "stream"]
-
 _IN_MEMORY = 1 << 30  # bytes; more than that goes to a file
 _RUN = 16  # pictures for one thread at a time: a task for each would cost as much as decoding a small one
 _AHEAD = 2  # blocks decoded before they are asked for

@@ -15,8 +15,6 @@ from howsure.data.images import FileImages
 from howsure.data.suggest import did_you_mean
 from howsure.errors import DataError
 
-__all__ = ["TABLES", "load_table"]
-
 Row = tuple[int, Mapping[str, Any]]  # line number, values by column
 
 

@@ -42,13 +42,9 @@ class Embedding(ABC):
         for name, trailing in _axes_of(type(self)):
             tensor = getattr(self, name)
             if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-                kind = f"{tensor.dtype} tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
-                raise InputError(
-                    f"{self.name} {name}",
-                    expected="a floating-point torch tensor",
-                    got=kind,
-                    fix="convert it first",
-                )
+                got = f"{tensor.dtype} tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
+                expected = "a floating-point torch tensor"
+                raise InputError(f"{self.name} {name}", expected=expected, got=got, fix="convert it first")
             items = tensor.ndim - trailing
             if items not in (1, 2):
                 raise InputError(

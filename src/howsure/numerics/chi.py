@@ -23,8 +23,6 @@ from torch.autograd import Function
 from howsure.errors import InputError
 from howsure.numerics.vmf import log_bessel
 
-__all__ = ["Radius", "closed_form_match", "plane_radius", "radius", "surrogate"]
-
 NODES = 24
 WINDOW = 7.0  # standard deviations; |w| is sub-Gaussian with √λ
 LEAST = 1e-12  # relative to m²: a smaller variance moves no probability that float64 can see

@@ -9,8 +9,6 @@ import numpy as np
 
 from howsure.errors import InputError
 
-__all__ = ["ConformalReference", "upper_p"]
-
 
 @dataclass(frozen=True, eq=False)
 class ConformalReference:

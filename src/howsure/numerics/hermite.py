@@ -16,8 +16,6 @@ from torch import Tensor
 from howsure.errors import InputError
 from howsure.numerics.chi import Radius
 
-__all__ = ["MOST_DIMENSIONS", "product_radius"]
-
 MOST_DIMENSIONS = 3
 ALONG = {1: 24, 2: 8, 3: 4}  # nodes along each axis
 LEAST = 1e-12  # added to |w|², for a finite gradient at zero

@@ -12,8 +12,6 @@ from scipy.special import expit
 from howsure.numerics.isotonic import Isotonic, fit_isotonic
 from howsure.numerics.logistic import Logistic, fit_logistic
 
-__all__ = ["FOLDS", "Link", "crossed", "fit_link", "folds_of"]
-
 FOLDS = 5
 
 

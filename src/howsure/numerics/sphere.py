@@ -20,8 +20,6 @@ from torch.autograd.function import once_differentiable
 from howsure.errors import InputError
 from howsure.numerics.vmf import mean_resultant_gap
 
-__all__ = ["great_circle_distance", "sample_vmf"]
-
 NODES = 32
 WINDOW = 9.0  # standard deviations of the angle's tail, beyond which the density is below 1e-16 of its peak
 

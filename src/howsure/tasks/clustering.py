@@ -16,8 +16,6 @@ from howsure.errors import InputError
 from howsure.match import Matcher
 from howsure.metrics import b_cubed
 
-__all__ = ["Tree", "cluster_tree", "cut_for", "linkage"]
-
 LEAST = 1e-12  # of an uncertainty, for finite weights
 CUTS = 100  # distances that `best_cut` tries
 UNCERTAIN = 1.5  # times the median uncertainty: such items join clusters, and form none

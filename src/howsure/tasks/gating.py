@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from howsure.errors import InputError
 from howsure.metrics import checks
 
-__all__ = ["GateCurve", "gate_curve", "gate_for"]
-
 
 @dataclass(frozen=True, eq=False)
 class GateCurve:

@@ -13,8 +13,6 @@ from howsure.compare import rms_distance
 from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
 
-__all__ = ["Wanted", "label_next"]
-
 Reason = Literal["ambiguous", "novel", "different"]
 HIGH = 0.8  # a rank that is a reason of its own
 MOST = 5_000  # pictures whose distances are all kept
@@ -58,16 +56,16 @@ def label_next(embedding: Embedding, count: int, *, labelled: Embedding | None =
         covered = weight @ np.maximum(gap[:, None] - distance, 0)
         position = int(np.where(left, covered, -1).argmax())
         left[position] = False
-        wanted.append(_wanted(int(seen[position]), ambiguity[position], novelty[position], gap[position]))
+        ranks = float(ambiguity[position]), float(novelty[position])
+        wanted.append(Wanted(int(seen[position]), *ranks, float(gap[position]), _reason(*ranks)))
         gap = np.minimum(gap, distance[position])
     return wanted
 
 
-def _wanted(row: int, ambiguity: float, novelty: float, distance: float) -> Wanted:
-    reason: Reason = "different"
-    if max(ambiguity, novelty) >= HIGH:
-        reason = "novel" if novelty > ambiguity else "ambiguous"
-    return Wanted(row, float(ambiguity), float(novelty), float(distance), reason)
+def _reason(ambiguity: float, novelty: float) -> Reason:
+    if max(ambiguity, novelty) < HIGH:
+        return "different"
+    return "novel" if novelty > ambiguity else "ambiguous"
 
 
 def _ranks(score: Tensor) -> np.ndarray:

@@ -10,8 +10,6 @@ from howsure.embeddings import Embedding, Gaussian
 from howsure.embeddings.base import group_sums
 from howsure.embeddings.draws import draw_by_draw
 
-__all__ = ["prototypes"]
-
 LEAST = 1e-12  # a variance: points get equal, finite weights
 
 

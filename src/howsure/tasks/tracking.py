@@ -16,8 +16,6 @@ from howsure.match import Matcher
 from howsure.metrics import checks
 from howsure.tasks.prototypes import prototypes
 
-__all__ = ["UNASSIGNED", "Tracker", "associate", "identity_switches"]
-
 UNASSIGNED = -1  # the track of a detection that fits none and is too uncertain to begin one
 
 

@@ -69,9 +69,7 @@ def settle_scales(embedder: Embedder, pixels: Tensor, labels: Tensor) -> None:
 
 
 def _check_network(start: Embedder, recipe: Recipe) -> None:
-    asked = recipe.model_dump()
-    differences = [f"{key}: {value} -> {asked[key]}" for key, value in network_of(start).items() if asked[key] != value]
-    if differences:
+    if differences := recipe.but(**network_of(start)).differences(recipe):
         raise InputError(
             "recipe",
             expected="the network and the input of the model to start from",

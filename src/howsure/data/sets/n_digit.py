@@ -29,8 +29,6 @@ from howsure.data.sets.idx import SIDE, idx_labels, idx_pixels
 from howsure.data.sets.published import PublishedSet
 from howsure.errors import InputError
 
-__all__ = ["N_DIGIT_MNIST", "DigitRows", "Table", "corrupted", "index_tables", "occlude"]
-
 SEED = 714
 SHARE_SEEN = 70  # percent of the numbers
 PICTURES = {"train": 100_000, "test": 10_000}

@@ -99,7 +99,7 @@ def test_an_unknown_split_lists_those_that_exist() -> None:
 def test_order_of_an_old_set() -> None:
     # 8 slots: 9 meets 1 and goes to 5*9 + 9 + 1 = 55, slot 7; 17 meets both and goes on to 5*103 + 0 + 1 = 516, slot 4
     assert python2_set_order([1, 8, 9, 17]) == [8, 1, 17, 9]
-    # the sixth value makes the table grow to 32 slots, where 9 has a place of its own
+    # the sixth value makes the table grow to 32 slots, where 9 has a slot of its own
     assert python2_set_order([1, 8, 9, 17, 33, 2]) == [1, 2, 33, 8, 9, 17]
     assert python2_set_order([]) == []
 

@@ -45,7 +45,7 @@ def test_features_grow_with_the_chance_to_be_right() -> None:
     assert evidence.features().shape == (2, FEATURES)
 
 
-def test_the_gap_is_between_places() -> None:
+def test_the_gap_is_between_means() -> None:
     """3-4-5: the square of the distance holds that of the gap and both variances."""
     found = np.array([[5.0]]), np.array([[0]])
     assert weigh(MATCHER, *found, np.array([9.0])).gap == pytest.approx([4.0])

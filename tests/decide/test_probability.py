@@ -44,7 +44,7 @@ def test_where_nothing_was_ever_unknown_all_rivals_are_in_the_evidence() -> None
     assert np.array_equal(closed.calibrated(evidence(), ratio=10.0).right, LOG_ODDS)
 
 
-def test_steps_are_told_but_do_not_rank() -> None:
+def test_steps_are_calibrated_but_do_not_rank() -> None:
     chances = AnswerProbabilities(Link(RIGHT, Isotonic((-3.0, 2.0), (-1.0, 1.0))), HALF)
     assert chances.calibrated(evidence()).right.tolist() == pytest.approx([-1.0, -1.0, 0.2, 1.0, 1.0])
     assert chances.scores(evidence()).right.tolist() == LOG_ODDS.tolist()

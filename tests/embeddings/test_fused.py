@@ -8,25 +8,25 @@ from howsure.errors import InputError
 GROUPS = torch.tensor([0, 1, 0, 1, 1])
 
 
-def log_normal(belief, at):
-    normal = torch.distributions.Normal(belief.location[:, None], belief.scale[:, None])
+def log_normal(embedding, at):
+    normal = torch.distributions.Normal(embedding.location[:, None], embedding.scale[:, None])
     return normal.log_prob(at).sum(-1)
 
 
 def test_gaussians_fuse_to_their_product():
     """Up to a constant, the log-density of the product is the sum of the log-densities, wherever one looks."""
-    belief, at = diagonal(), torch.randn(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    each, product = log_normal(belief, at), log_normal(belief.fused(GROUPS), at)
+    embedding, at = diagonal(), torch.randn(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    each, product = log_normal(embedding, at), log_normal(embedding.fused(GROUPS), at)
     for group in range(2):
         rest = product[group] - each[group == GROUPS].sum(0)
         torch.testing.assert_close(rest, rest[:1].expand_as(rest))
 
 
-def test_beliefs_on_the_sphere_fuse_to_their_product():
-    belief = von_mises_fisher()[[1, 2, 3]]
+def test_embeddings_on_the_sphere_fuse_to_their_product():
+    embedding = von_mises_fisher()[[1, 2, 3]]
     at = torch.nn.functional.normalize(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double(), dim=1)
-    product = belief.fused(torch.zeros(3, dtype=torch.long)).checked()
-    each = belief.concentration[:, None] * (belief.direction @ at.T)
+    product = embedding.fused(torch.zeros(3, dtype=torch.long)).checked()
+    each = embedding.concentration[:, None] * (embedding.direction @ at.T)
     rest = product.concentration * (product.direction @ at.T)[0] - each.sum(0)
     torch.testing.assert_close(rest, torch.zeros_like(rest), atol=1e-10, rtol=0)
 
@@ -50,14 +50,16 @@ def test_points_fuse_to_their_mean_and_draws_draw_by_draw():
 
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
-def test_more_pictures_never_mean_more_doubt(make):
-    belief = make()[[1, 2, 3]]
-    for alone, together in zip(belief.by_draw(), belief.fused(torch.zeros(3, dtype=torch.long)).by_draw(), strict=True):
+def test_more_pictures_never_mean_more_uncertainty(make):
+    embedding = make()[[1, 2, 3]]
+    for alone, together in zip(
+        embedding.by_draw(), embedding.fused(torch.zeros(3, dtype=torch.long)).by_draw(), strict=True
+    ):
         twice = alone[[0, 0]].fused(torch.tensor([0, 0]))
         assert (twice.uncertainty <= alone[0].uncertainty).all()
         assert together.mean.isfinite().all()
-    single = belief.fused(torch.arange(3))
-    torch.testing.assert_close(single.mean, belief.mean, atol=1e-9, rtol=1e-9)
+    single = embedding.fused(torch.arange(3))
+    torch.testing.assert_close(single.mean, embedding.mean, atol=1e-9, rtol=1e-9)
 
 
 def test_bad_groups_are_refused():

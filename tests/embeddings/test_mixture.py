@@ -19,7 +19,7 @@ def test_moments_are_those_of_torch() -> None:
     assert torch.allclose(e.variance, theirs.variance)
 
 
-def test_modes_that_part_are_doubt() -> None:
+def test_modes_that_part_are_uncertainty() -> None:
     near, far = (GaussianMixture(torch.zeros(1, 2), gap * torch.eye(2)[None], torch.ones(1, 2, 1)) for gap in (1, 5))
     assert near.uncertainty < far.uncertainty
 
@@ -83,7 +83,7 @@ def test_negative_scale_is_found() -> None:
 
 
 def test_networks_that_disagree_are_no_mixture() -> None:
-    """Draws keep which network said what; a mixture's components belong to each item alone."""
+    """Draws keep which network gave what; a mixture's components belong to each item alone."""
     draws = Draws.stack([mixture(), mixture().map(lambda t: t + 1)])
     assert draws.family == "draws:mixture"
     assert isinstance(draws.to_gaussian(), Gaussian)

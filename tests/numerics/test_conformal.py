@@ -28,7 +28,7 @@ def test_is_what_counting_says(ties: bool) -> None:
 
 
 @pytest.mark.parametrize("draw", [torch.randn, torch.rand, lambda *shape: torch.randn(*shape).exp().round()])
-def test_false_alarms_are_at_most_as_often_as_said(draw: Callable[..., torch.Tensor]) -> None:
+def test_false_alarms_are_at_most_as_often_as_promised(draw: Callable[..., torch.Tensor]) -> None:
     torch.manual_seed(0)
     reference, fresh = draw(2000, 99).numpy(), draw(2000, 20).numpy()
     p = np.stack([ConformalReference.fit(known).p(score) for score, known in zip(fresh, reference, strict=True)])

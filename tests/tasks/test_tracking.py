@@ -36,7 +36,7 @@ def test_certainty_and_impossibility_are_no_error() -> None:
         associate(np.ones((2, 2)), threshold=1.0)
 
 
-def test_tracks_go_on_and_strangers_begin_new_ones() -> None:
+def test_tracks_go_on_and_unknowns_begin_new_ones() -> None:
     tracker = Tracker(MATCHER)
     assert tracker.see(Point(torch.tensor([[0.0], [5.0]]))).tolist() == [0, 1]
     assert tracker.see(Point(torch.tensor([[5.1], [0.2]]))).tolist() == [1, 0]
@@ -46,16 +46,16 @@ def test_tracks_go_on_and_strangers_begin_new_ones() -> None:
 
 def test_a_poor_picture_moves_a_track_little_and_begins_none() -> None:
     sure, vague = torch.tensor([[0.1]]), torch.tensor([[2.0]])
-    heard, deaf = Tracker(MATCHER, max_uncertainty=1.0), Tracker(MATCHER, max_uncertainty=1.0, weighted=False)
-    for tracker in (heard, deaf):
+    weighted, plain = Tracker(MATCHER, max_uncertainty=1.0), Tracker(MATCHER, max_uncertainty=1.0, weighted=False)
+    for tracker in (weighted, plain):
         assert tracker.see(Gaussian(torch.tensor([[0.0]]), sure)).tolist() == [0]
         assert tracker.see(Gaussian(torch.tensor([[0.9]]), vague)).tolist() == [0]
     third = Gaussian(torch.tensor([[-0.7]]), sure)
-    assert heard.see(third).tolist() == [0]
-    assert deaf.see(third).tolist() == [1]
-    stranger = Gaussian(torch.tensor([[50.0]]), vague)
-    assert heard.see(stranger).tolist() == [UNASSIGNED]
-    assert deaf.see(stranger).tolist() == [2]
+    assert weighted.see(third).tolist() == [0]
+    assert plain.see(third).tolist() == [1]
+    unknown = Gaussian(torch.tensor([[50.0]]), vague)
+    assert weighted.see(unknown).tolist() == [UNASSIGNED]
+    assert plain.see(unknown).tolist() == [2]
 
 
 def test_switches_are_counted_by_identity() -> None:
@@ -70,13 +70,13 @@ def test_switches_are_counted_by_identity() -> None:
 def test_confidence_keeps_identities_of_digits_together(digits) -> None:
     """Twenty frames of six different digits each, a third of them spoiled; means over ten films."""
     matcher = Matcher(**digits.embedder.card["matcher"]).at(0.5)
-    doubt = digits.clean.uncertainty.double()
-    usual, limit = float(doubt.median()), float(doubt.quantile(0.95))
+    uncertainty = digits.clean.uncertainty.double()
+    reference, limit = float(uncertainty.median()), float(uncertainty.quantile(0.95))
     switches, agreement = {True: 0, False: 0}, {True: 0.0, False: 0.0}
     for film in range(10):
         for weighted in switches:
             rng = np.random.default_rng(film)
-            tracker = Tracker(matcher, reference=usual, max_uncertainty=limit, weighted=weighted)
+            tracker = Tracker(matcher, reference=reference, max_uncertainty=limit, weighted=weighted)
             names, tracks = [], []
             for _ in range(20):
                 shown = rng.choice(10, 6, replace=False)

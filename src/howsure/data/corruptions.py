@@ -100,7 +100,7 @@ CORRUPTIONS: dict[str, Callable[[Image.Image, int, np.random.Generator], Image.I
     "resolution": _resolution,
     "jpeg": _jpeg,
 }
-KINDS = {**CORRUPTIONS, "digit-occlusion": _digit_occlusion}  # those of some sets alone included
+KINDS = {**CORRUPTIONS, "digit-occlusion": _digit_occlusion}  # and one for N-digit pictures alone
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def decode(
     what = os.fspath(source) if isinstance(source, str | os.PathLike) else "picture"
     try:
         with _quiet_pillow(), _opened(source) as image:
-            _check_size(image.width * image.height, max_pixels)
+            if (count := image.width * image.height) > max_pixels:
+                raise DataError("picture", got=f"too many pixels: {count:,} (limit {max_pixels:,})")
             image.load()
             return _plain(image)
     except Exception as error:  # a plugin that meets a damaged file raises whatever it trips over
@@ -96,11 +97,6 @@ def _identified(file: BinaryIO) -> Image.Image:
 def _formats() -> tuple[str, ...]:
     Image.init()
     return tuple(name for name in _FORMATS if name in Image.OPEN)
-
-
-def _check_size(pixels: int, limit: int) -> None:
-    if pixels > limit:
-        raise DataError("picture", got=f"too many pixels: {pixels:,} (limit {limit:,})")
 
 
 def _plain(image: Image.Image) -> Image.Image:

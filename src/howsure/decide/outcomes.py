@@ -63,7 +63,7 @@ class Verdicts:
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """What a search over plain means offers: the nearest identity, its similarity, its lead over the next identity."""
+    """A search by point estimates: the nearest identity, its similarity, its lead over the next identity."""
 
     identity: np.ndarray  # (Q,)
     similarity: np.ndarray  # (Q,)
@@ -72,10 +72,9 @@ class Nearest:
 
 def nearest(query: Embedding, gallery: Embedding, identities: Sequence[str]) -> Nearest:
     """The nearest gallery item of each query by point estimates: no uncertainty takes part."""
-    names, points = np.asarray(identities), point_estimates(gallery)
-    asked = point_estimates(query)
-    best = neighbours(asked, points, depth=1).positions[:, 0]
-    other = neighbours(asked, points, depth=1, hidden=lambda rows: names == names[best[rows]][:, None])
+    names, queries, items = np.asarray(identities), point_estimates(query), point_estimates(gallery)
+    best = neighbours(queries, items, depth=1).positions[:, 0]
+    other = neighbours(queries, items, depth=1, hidden=lambda rows: names == names[best[rows]][:, None])
     top = _similarity(query, gallery, best)
     alone = np.isinf(other.distances[:, 0])
     return Nearest(names[best], top, np.where(alone, np.inf, top - _similarity(query, gallery, other.positions[:, 0])))

@@ -34,7 +34,8 @@ from torch.nn import functional as F
 
 from howsure.bench.record import write_record
 from howsure.data import InputSpec, load, stream
-from howsure.decide import FIT_SHARE, Evidence, Policy, calibrate, decide, lead, weigh, widest_threshold
+from howsure.decide import Evidence, Policy, calibrate, decide, lead, weigh, widest_threshold
+from howsure.decide.held_out import FIT_SHARE
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat, point_estimates
 from howsure.errors import CalibrationError

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from howsure import Matcher, data, recipe_for
-from howsure.data.corrupted import corrupted_set, corruption_named
+from howsure.data.corruptions import corrupted_set, corruption_named
 from howsure.metrics import b_cubed
-from howsure.tasks.tracking import NOBODY, Tracker, identity_switches
+from howsure.tasks.tracking import UNASSIGNED, Tracker, identity_switches
 from howsure.training import run_training
 
 CAST, FRAMES, NOISY = 5, 30, 0.2
@@ -40,7 +40,7 @@ def main() -> float:
         tracks = [tracker.see(frame) for _, frame in film]
         names, found = [names for names, _ in film], np.concatenate(tracks)
         lost = identity_switches(names, tracks)
-        nobody = found == NOBODY
+        nobody = found == UNASSIGNED
         print(
             f"{'with' if weighted else 'without'} confidence: {lost} switches, {nobody.sum()} of {len(found)} left out"
         )

@@ -1,4 +1,4 @@
-"""One small belief of every family, with known moments. A new family adds one entry, and `laws.py` judges it."""
+"""One small embedding of every family, with known moments. A new family adds one entry, and `laws.py` judges it."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What every family of beliefs must obey. Each law takes one belief and raises AssertionError if it breaks it."""
+"""What every family of embeddings must obey. Each law takes one embedding and raises AssertionError if it breaks it."""
 
 from collections.abc import Callable, Iterator
 
@@ -76,19 +76,19 @@ def uncertainty_is_total_variance(e: Embedding) -> None:
     assert (e.uncertainty >= 0).all()
 
 
-def places_know_no_doubt(e: Embedding) -> None:
+def point_estimates_have_no_uncertainty(e: Embedding) -> None:
     bare = point_estimates(e)
     assert torch.allclose(e.point_estimate, bare.mean)
     assert len(bare.by_draw()) == len(e.by_draw())
     for point, draw in zip(bare.by_draw(), e.by_draw(), strict=True):
         assert (point.uncertainty == 0).all()
         assert torch.equal(point.mean, draw.point_estimate)
-        # A mean of length 0 points nowhere; every other one points to the place.
+        # A mean of length 0 points nowhere; every other one points to the estimate.
         along = torch.nn.functional.cosine_similarity(draw.mean, draw.point_estimate, dim=-1, eps=0)
         assert torch.allclose(along.nan_to_num(1), torch.ones(len(e), dtype=e.dtype))
 
 
-def confidence_is_a_share_that_falls_with_doubt(e: Embedding) -> None:
+def confidence_is_a_share_that_falls_with_uncertainty(e: Embedding) -> None:
     """Of the families that have one."""
     if e.confidence is None:
         return
@@ -248,13 +248,13 @@ def damage_is_found(e: Embedding) -> None:
             assert name in caught.value.what
 
 
-def beliefs_are_frozen(e: Embedding) -> None:
+def embeddings_are_frozen(e: Embedding) -> None:
     with pytest.raises(AttributeError):
         e.location = torch.zeros(1, 1)  # type: ignore[attr-defined]
 
 
 def sampled_distance_agrees(e: Embedding) -> None:
-    """E|a - b|² over pairs of joint draws; the other belief is the same one, reversed."""
+    """E|a - b|² over pairs of joint draws; the other embedding is the same one, reversed."""
     other = e[::-1]
     a, b = _drawn(e, seed=2), _drawn(other, seed=3)
     gaps = (a - b).square().sum(-1)
@@ -270,8 +270,8 @@ LAWS: dict[str, Callable[[Embedding], None]] = {
         samples_are_joint_draws,
         draws_agree_with_the_whole,
         uncertainty_is_total_variance,
-        places_know_no_doubt,
-        confidence_is_a_share_that_falls_with_doubt,
+        point_estimates_have_no_uncertainty,
+        confidence_is_a_share_that_falls_with_uncertainty,
         rows,
         rows_out_of_range,
         iteration_ends,
@@ -286,7 +286,7 @@ LAWS: dict[str, Callable[[Embedding], None]] = {
         fields_are_checked,
         fields_agree,
         damage_is_found,
-        beliefs_are_frozen,
+        embeddings_are_frozen,
         sampled_distance_agrees,
     )
 }

@@ -3,7 +3,7 @@ import pytest
 from howsure import errors
 from howsure.errors import GalleryError, GalleryLockedError, HowsureError, InputError
 
-KINDS = [getattr(errors, name) for name in errors.__all__]
+KINDS = [value for value in vars(errors).values() if isinstance(value, type)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -15,7 +15,7 @@ def test_message_says_expected_got_and_what_to_do(kind: type[HowsureError]) -> N
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ({}, "scale"),
         ({"fix": "cut it"}, "scale; cut it"),
@@ -24,8 +24,8 @@ def test_message_says_expected_got_and_what_to_do(kind: type[HowsureError]) -> N
         ({"expected": "3", "fix": "cut it"}, "scale: expected 3; cut it"),
     ],
 )
-def test_parts_may_be_missing(parts: dict[str, str], said: str) -> None:
-    assert str(InputError("scale", **parts)) == said
+def test_parts_may_be_missing(parts: dict[str, str], message: str) -> None:
+    assert str(InputError("scale", **parts)) == message
 
 
 def test_hierarchy() -> None:

@@ -11,18 +11,6 @@ HowsureError
     └── GalleryUnavailableError    its server cannot answer for all of it now
 """
 
-__all__ = [
-    "CalibrationError",
-    "DataError",
-    "GalleryError",
-    "GalleryLockedError",
-    "GalleryUnavailableError",
-    "HowsureError",
-    "InputError",
-    "ModelError",
-    "TrainingError",
-]
-
 
 class HowsureError(Exception):
     """The root: `except HowsureError` catches everything that howsure raises on purpose.
@@ -37,8 +25,8 @@ class HowsureError(Exception):
         contrast = ", ".join(
             part for part in (f"expected {expected}" * bool(expected), f"got {got}" * bool(got)) if part
         )
-        said = f"{what}: {contrast}" if contrast else what
-        super().__init__(f"{said}; {fix}" if fix else said)
+        message = f"{what}: {contrast}" if contrast else what
+        super().__init__(f"{message}; {fix}" if fix else message)
 
 
 class InputError(HowsureError, ValueError):

@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["sync_folder", "write_whole"]
-
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file so that a reader, or a power cut, finds the old content or the new, never a part."""

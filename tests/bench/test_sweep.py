@@ -14,7 +14,7 @@ from howsure.bench.experiments.sweep import swept
 from howsure.bench.plan import Cell, Table, table_named
 from howsure.bench.report.site import write_site
 from howsure.bench.work import Work
-from howsure.data.corrupted import Corruption, corrupted_set
+from howsure.data.corruptions import Corruption, corrupted_set
 from howsure.evaluation.scores import observe
 from howsure.posteriors import laplace
 from howsure.recipe import recipe_for

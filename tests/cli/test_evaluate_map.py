@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from howsure.data.corrupted import KINDS
+from howsure.data.corruptions import KINDS
 
 
 def test_both_panels_and_both_columns(run, model, tmp_path):

@@ -52,11 +52,11 @@ def test_a_cut_file_gives_a_picture_or_a_data_error(kind: str) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(kind=st.sampled_from(WHOLE), places=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=8))
-def test_changed_bytes_give_a_picture_or_a_data_error(kind: str, places: list[tuple[float, int]]) -> None:
+@given(kind=st.sampled_from(WHOLE), positions=st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=8))
+def test_changed_bytes_give_a_picture_or_a_data_error(kind: str, positions: list[tuple[float, int]]) -> None:
     content = bytearray(encoded(noise(8, 8), kind))
-    for place, value in places:
-        content[int(place * len(content))] = value
+    for position, value in positions:
+        content[int(position * len(content))] = value
     reason = reason_of(bytes(content))
     assert reason is None or len(reason) > 5
 

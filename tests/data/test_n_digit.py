@@ -9,7 +9,7 @@ import pytest
 
 from howsure.data import load
 from howsure.data.sets import SETS
-from howsure.data.sets.idx import mnist_codes, mnist_pixels
+from howsure.data.sets.idx import idx_labels, idx_pixels
 from howsure.data.sets.n_digit import SPLITS, corrupted, index_tables, occlude, python2_set_order
 from howsure.errors import DataError, InputError
 
@@ -48,7 +48,7 @@ def fingerprint(values: np.ndarray) -> str:
 @pytest.mark.parametrize("digits", [2, 3])
 @pytest.mark.parametrize("gap", ["number", "instance"])
 def test_the_tables_are_the_published_ones(digits: int, gap: str) -> None:
-    tables = index_tables(mnist_codes(RAW, "train"), mnist_codes(RAW, "test"), digits=digits, gap=gap)
+    tables = index_tables(idx_labels(RAW, "train"), idx_labels(RAW, "test"), digits=digits, gap=gap)
     made = {(digits, split): (fingerprint(table.digits), fingerprint(table.numbers)) for split, table in tables.items()}
     assert made == {key: value for key, value in PUBLISHED.items() if key[0] == digits and key[1].startswith(gap)}
 
@@ -62,8 +62,7 @@ def test_a_picture_shows_the_digits_of_its_label(source: str) -> None:
     digits = int(source.partition(":")[0][-1])
     split = "train" if source.endswith("train") else "test"
     label_of = {
-        pixels.tobytes(): str(code)
-        for pixels, code in zip(mnist_pixels(RAW, split), mnist_codes(RAW, split), strict=True)
+        pixels.tobytes(): str(code) for pixels, code in zip(idx_pixels(RAW, split), idx_labels(RAW, split), strict=True)
     }
     for i in (0, len(images) // 2, len(images) - 1):
         picture = np.asarray(images.image(i))
@@ -100,7 +99,7 @@ def test_an_unknown_split_lists_those_that_exist() -> None:
 def test_order_of_an_old_set() -> None:
     # 8 slots: 9 meets 1 and goes to 5*9 + 9 + 1 = 55, slot 7; 17 meets both and goes on to 5*103 + 0 + 1 = 516, slot 4
     assert python2_set_order([1, 8, 9, 17]) == [8, 1, 17, 9]
-    # the sixth value makes the table grow to 32 slots, where 9 has a place of its own
+    # the sixth value makes the table grow to 32 slots, where 9 has a slot of its own
     assert python2_set_order([1, 8, 9, 17, 33, 2]) == [1, 2, 33, 8, 9, 17]
     assert python2_set_order([]) == []
 

@@ -1,15 +1,8 @@
 """A policy made by hand, so that every answer can be worked out on paper."""
 
-from howsure.decide import (
-    FEATURES,
-    PLAIN,
-    AnswerProbabilities,
-    CalibrationReport,
-    Certificate,
-    Limits,
-    Policy,
-    Reference,
-)
+from howsure.decide import CalibrationReport, Certificate, Limits, Policy, Reference
+from howsure.decide.evidence import FEATURES, PLAIN
+from howsure.decide.probability import AnswerProbabilities
 from howsure.match import Matcher
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic

@@ -13,9 +13,9 @@ from howsure.index import Index, LocalIndex
 from howsure.match import Matcher
 
 
-def belief(*places: float) -> Gaussian:
+def embedding(*means: float) -> Gaussian:
     """Items on a line, all equally sure."""
-    return Gaussian(torch.tensor(places)[:, None], torch.full((len(places), 1), 0.1))
+    return Gaussian(torch.tensor(means)[:, None], torch.full((len(means), 1), 0.1))
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def gallery(tmp_path: Path) -> Iterator[Index]:
     """Two of ann near 0, one of bob near 3, and two nameless items near 6."""
     with LocalIndex.create(tmp_path / "gallery") as index:
         index.add(
-            ["a1", "a2", "b1", "n1", "n2"], belief(0.0, 0.1, 3.0, 6.0, 6.1), labels=["ann", "ann", "bob", None, None]
+            ["a1", "a2", "b1", "n1", "n2"], embedding(0.0, 0.1, 3.0, 6.0, 6.1), labels=["ann", "ann", "bob", None, None]
         )
         yield index
 
@@ -35,7 +35,7 @@ def easy() -> Policy:
 
 def test_a_match(gallery: Index) -> None:
     made = replace(easy().certificate, gallery=len(gallery))
-    (found,) = ask(gallery, belief(0.02), policy=replace(easy(), certificate=made), k=2)
+    (found,) = ask(gallery, embedding(0.02), policy=replace(easy(), certificate=made), k=2)
     assert found.answer.kind == "match"
     assert [match.id for match in found.matches] == ["a1", "a2"]
     assert [match.label for match in found.matches] == ["ann", "ann"]
@@ -48,22 +48,22 @@ def test_a_match(gallery: Index) -> None:
 
 
 def test_novelty_is_told_and_counts(gallery: Index) -> None:
-    never_sure = doubtful()
-    usual, novel = (NovelGaussian(*belief(0.02).tensors().values(), torch.tensor([p])) for p in (0.5, 0.01))
-    (a,), (b,) = (ask(gallery, query, policy=never_sure) for query in (usual, novel))
+    never_sure = uncertain()
+    typical, novel = (NovelGaussian(*embedding(0.02).tensors().values(), torch.tensor([p])) for p in (0.5, 0.01))
+    (a,), (b,) = (ask(gallery, query, policy=never_sure) for query in (typical, novel))
     assert (a.novelty, b.novelty) == (pytest.approx(0.5), pytest.approx(0.99))
     assert a.answer.reason != "unfamiliar"
     assert b.answer.reason == "unfamiliar"
 
 
 def test_far_from_everything_is_unknown(gallery: Index) -> None:
-    (found,) = ask(gallery, belief(30.0), policy=easy())
+    (found,) = ask(gallery, embedding(30.0), policy=easy())
     assert (found.answer.kind, found.answer.reason) == ("unknown", "no_close_match")
     assert len(found.matches) == 5
 
 
-def doubtful() -> Policy:
-    """Never sure, and every distance is usual: what is left are conflicts and thin galleries."""
+def uncertain() -> Policy:
+    """Never sure, and every distance is typical: what is left are conflicts and thin galleries."""
     return replace(policy(unknown_at=None), match_at=1e9, limits=replace(policy().limits, gap=1e9, margin=1.0))
 
 
@@ -73,28 +73,28 @@ def reason(found: Finding) -> str | None:
 
 def test_items_without_a_label_are_identities_of_their_own(gallery: Index) -> None:
     """Between two pictures of ann there is no conflict; between two nameless items there is."""
-    ann, nameless = ask(gallery, belief(0.05, 6.05), policy=doubtful())
+    ann, nameless = ask(gallery, embedding(0.05, 6.05), policy=uncertain())
     assert reason(ann) == "no_close_match"
     assert reason(nameless) == "conflict"
 
 
 def test_one_reference_is_a_thin_gallery(gallery: Index) -> None:
-    (bob,) = ask(gallery, belief(3.0), policy=doubtful())
+    (bob,) = ask(gallery, embedding(3.0), policy=uncertain())
     assert reason(bob) == "thin_gallery"
 
 
 def test_without_a_policy_nothing_is_sure(gallery: Index) -> None:
-    (bare,) = ask(gallery, belief(0.0), policy=None)
+    (bare,) = ask(gallery, embedding(0.0), policy=None)
     assert (bare.answer.kind, bare.answer.reason, bare.answer.probability) == ("not_sure", "not_calibrated", None)
     assert bare.matches[0].probability is None
-    (linked,) = ask(gallery, belief(0.0), policy=None, matcher=Matcher(4.0, 2.0, 0.5))
+    (linked,) = ask(gallery, embedding(0.0), policy=None, matcher=Matcher(4.0, 2.0, 0.5))
     assert linked.answer == bare.answer
     assert linked.matches[0].probability is not None
 
 
 def test_an_empty_gallery_knows_nobody(gallery: Index) -> None:
     gallery.remove(gallery.ids())
-    (found,) = ask(gallery, belief(0.0), policy=easy())
+    (found,) = ask(gallery, embedding(0.0), policy=easy())
     assert (found.answer.kind, found.matches) == ("unknown", ())
 
 
@@ -105,20 +105,20 @@ def test_identities_are_counted_with_the_nameless(gallery: Index) -> None:
 
 
 def test_a_large_gallery_is_counted_by_a_sample(gallery: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    gallery.add([f"c{i}" for i in range(95)], belief(*[9.0] * 95), labels=[f"p{i // 5}" for i in range(95)])
+    gallery.add([f"c{i}" for i in range(95)], embedding(*[9.0] * 95), labels=[f"p{i // 5}" for i in range(95)])
     monkeypatch.setattr(importlib.import_module("howsure.index.index"), "SAMPLE", 50)
     assert gallery.count_identities() == pytest.approx(23, abs=4)
 
 
 def test_probabilities_in_a_larger_gallery(gallery: Index) -> None:
     made = replace(easy().certificate, gallery=len(gallery), identities=4)
-    (here,) = ask(gallery, belief(0.02), policy=replace(easy(), certificate=made))
-    gallery.add([f"c{i}" for i in range(996)], belief(*[9.0] * 996))
-    (there,) = ask(gallery, belief(0.02), policy=replace(easy(), certificate=made))
+    (here,) = ask(gallery, embedding(0.02), policy=replace(easy(), certificate=made))
+    gallery.add([f"c{i}" for i in range(996)], embedding(*[9.0] * 996))
+    (there,) = ask(gallery, embedding(0.02), policy=replace(easy(), certificate=made))
     assert there.answer.probability < here.answer.probability
     assert there.matches[0].probability < here.matches[0].probability
 
 
 def test_more_matches_than_items(gallery: Index) -> None:
-    (found,) = ask(gallery, belief(0.0), policy=easy(), k=100)
+    (found,) = ask(gallery, embedding(0.0), policy=easy(), k=100)
     assert len(found.matches) == 5

@@ -1,4 +1,4 @@
-"""From held-out beliefs to a policy, in a simulated world where the future can be asked as often as we like."""
+"""From held-out embeddings to a policy, in a simulated world where the future can be asked as often as we like."""
 
 from dataclasses import dataclass, replace
 
@@ -6,44 +6,45 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.decide import DEPTH, Policy, calibrate, data_hash, decide, weigh
+from howsure.decide import DEPTH, Policy, calibrate, decide, weigh
+from howsure.decide.held_out import data_hash
 from howsure.embeddings import Gaussian, NovelGaussian, Point
 from howsure.errors import CalibrationError, InputError
 
-IDENTITIES, STRANGERS, DIM = 12, 4, 4
-CENTRES = np.random.default_rng(0).normal(size=(IDENTITIES + STRANGERS, DIM))
-NAMES = np.array([f"id{i}" for i in range(IDENTITIES + STRANGERS)], dtype=object)
+IDENTITIES, UNKNOWNS, DIM = 12, 4, 4
+CENTRES = np.random.default_rng(0).normal(size=(IDENTITIES + UNKNOWNS, DIM))
+NAMES = np.array([f"id{i}" for i in range(IDENTITIES + UNKNOWNS)], dtype=object)
 
 
 @dataclass(frozen=True)
 class Pictures:
-    belief: Gaussian
+    embedding: Gaussian
     labels: list[str]
 
     def __getitem__(self, rows: np.ndarray) -> "Pictures":
-        return Pictures(self.belief[rows], [self.labels[row] for row in rows])
+        return Pictures(self.embedding[rows], [self.labels[row] for row in rows])
 
 
-def pictures(n: int, rng: np.random.Generator, *, strangers: float = 0.0) -> Pictures:
+def pictures(n: int, rng: np.random.Generator, *, unknowns: float = 0.0) -> Pictures:
     """Some pictures are blurred: farther from their centre, and they say so."""
-    stranger = rng.random(n) < strangers
-    who = np.where(stranger, rng.integers(IDENTITIES, IDENTITIES + STRANGERS, n), rng.integers(0, IDENTITIES, n))
+    unknown = rng.random(n) < unknowns
+    who = np.where(unknown, rng.integers(IDENTITIES, IDENTITIES + UNKNOWNS, n), rng.integers(0, IDENTITIES, n))
     blur = rng.uniform(0.1, 0.7, (n, 1))
-    place = CENTRES[who] + blur * rng.normal(size=(n, DIM))
-    return Pictures(Gaussian(torch.from_numpy(place), torch.from_numpy(blur)), NAMES[who].tolist())
+    location = CENTRES[who] + blur * rng.normal(size=(n, DIM))
+    return Pictures(Gaussian(torch.from_numpy(location), torch.from_numpy(blur)), NAMES[who].tolist())
 
 
 def gallery() -> Pictures:
-    place = np.repeat(CENTRES[:IDENTITIES], 6, 0) + 0.2 * np.random.default_rng(1).normal(size=(6 * IDENTITIES, DIM))
+    location = np.repeat(CENTRES[:IDENTITIES], 6, 0) + 0.2 * np.random.default_rng(1).normal(size=(6 * IDENTITIES, DIM))
     names = np.repeat(NAMES[:IDENTITIES], 6).tolist()
-    return Pictures(Gaussian(torch.from_numpy(place), torch.full((len(names), 1), 0.2).double()), names)
+    return Pictures(Gaussian(torch.from_numpy(location), torch.full((len(names), 1), 0.2).double()), names)
 
 
 GALLERY = gallery()
 
 
 def made(queries: Pictures, **options: float) -> Policy:
-    return calibrate(queries.belief, queries.labels, GALLERY.belief, GALLERY.labels, **options)  # type: ignore[arg-type]
+    return calibrate(queries.embedding, queries.labels, GALLERY.embedding, GALLERY.labels, **options)  # type: ignore[arg-type]
 
 
 class Future:
@@ -52,7 +53,7 @@ class Future:
     def __init__(self, queries: Pictures, *, hide: float = 0.0, seed: int = 0):
         names, wanted = np.array(GALLERY.labels), np.array(queries.labels)
         hidden = np.random.default_rng(seed).random(len(wanted)) < hide
-        a, b = queries.belief, GALLERY.belief
+        a, b = queries.embedding, GALLERY.embedding
         gaps = (a.mean[:, None] - b.mean).square().sum(-1) + a.variance.sum(-1)[:, None] + b.variance.sum(-1)
         distance = gaps.sqrt().numpy()
         distance[(wanted[:, None] == names) & hidden[:, None]] = 1e9
@@ -72,9 +73,9 @@ class Future:
 
 
 WORLDS = {
-    "no strangers at all": ({"strangers": 0.0}, {"unknown_rate": 0.0}, {}),
-    "strangers among the queries": ({"strangers": 0.3}, {}, {}),
-    "strangers made by hiding": ({"strangers": 0.0}, {"unknown_rate": 0.3}, {"hide": 0.3}),
+    "no unknowns at all": ({"unknowns": 0.0}, {"unknown_rate": 0.0}, {}),
+    "unknowns among the queries": ({"unknowns": 0.3}, {}, {}),
+    "unknowns made by hiding": ({"unknowns": 0.0}, {"unknown_rate": 0.3}, {"hide": 0.3}),
 }
 
 
@@ -102,7 +103,7 @@ def test_the_promise_is_kept_in_the_future(world: str) -> None:
 
 def test_certificate_says_what_was_done() -> None:
     rng = np.random.default_rng(1)
-    queries = pictures(900, rng, strangers=0.3)
+    queries = pictures(900, rng, unknowns=0.3)
     policy = made(queries, max_error=0.1, confidence=0.9)
     sealed = policy.certificate
     assert (sealed.max_error, sealed.confidence, sealed.n, sealed.gallery) == (0.1, 0.9, 600, len(GALLERY.labels))
@@ -123,7 +124,7 @@ def test_the_hash_names_queries_and_labels_in_any_order() -> None:
 
 def test_probabilities_are_judged_on_identities_they_were_not_fitted_on() -> None:
     """The numbers add up, mean about what they say, and are better than a constant."""
-    policy = made(pictures(3_000, np.random.default_rng(18), strangers=0.3), max_error=0.15)
+    policy = made(pictures(3_000, np.random.default_rng(18), unknowns=0.3), max_error=0.15)
     assert set(policy.honesty) == {"same", "right", "none"}
     for name, honesty in policy.honesty.items():
         p, share, count = map(np.array, zip(*honesty.reliability, strict=True))
@@ -137,7 +138,7 @@ def test_probabilities_are_judged_on_identities_they_were_not_fitted_on() -> Non
 
 
 def test_the_three_chances_leave_room_for_each_other() -> None:
-    queries = pictures(900, np.random.default_rng(19), strangers=0.3)
+    queries = pictures(900, np.random.default_rng(19), unknowns=0.3)
     policy, seen = made(queries, max_error=0.2), Future(queries)
     answers = decide(policy, weigh(policy.matcher, seen.distances, seen.found, seen.uncertainty))
     right, none = (np.array([getattr(answer, name) for answer in answers]) for name in ("probability", "none"))
@@ -146,11 +147,13 @@ def test_the_three_chances_leave_room_for_each_other() -> None:
 
 
 def test_unknowns_are_recognised_by_a_model_that_keeps_novelty() -> None:
-    """Without it a stranger and a poor picture of somebody known are both far from everything."""
+    """Without it an unknown and a poor picture of somebody known are both far from everything."""
     rng = np.random.default_rng(2)
-    queries = pictures(3_000, rng, strangers=0.4)
-    usual = NovelGaussian(queries.belief.location, queries.belief.scale, torch.from_numpy(rng.random(3_000)))
-    policy, without = (made(replace(queries, belief=belief), max_error=0.15) for belief in (usual, queries.belief))
+    queries = pictures(3_000, rng, unknowns=0.4)
+    typical = NovelGaussian(queries.embedding.location, queries.embedding.scale, torch.from_numpy(rng.random(3_000)))
+    policy, without = (
+        made(replace(queries, embedding=embedding), max_error=0.15) for embedding in (typical, queries.embedding)
+    )
     assert policy.unknown_at == policy.match_at  # one threshold serves both
     assert policy.certificate.unknown_coverage > 0
     assert policy.certificate.coverage > without.certificate.coverage
@@ -170,44 +173,44 @@ def test_hiding_makes_the_asked_share_of_unknowns() -> None:
     assert policy.certificate.unknown_rate == pytest.approx(0.3, abs=0.05)
 
 
-def test_no_hiding_where_there_are_strangers() -> None:
-    queries = pictures(900, np.random.default_rng(5), strangers=0.2)
+def test_no_hiding_where_there_are_unknowns() -> None:
+    queries = pictures(900, np.random.default_rng(5), unknowns=0.2)
     low, high = (made(queries, max_error=0.2, unknown_rate=rate) for rate in (0.0, 0.9))
     assert low == high
 
 
-def test_a_stranger_is_a_name_the_gallery_lacks_or_none() -> None:
-    queries = pictures(900, np.random.default_rng(6), strangers=0.3)
+def test_an_unknown_is_a_name_the_gallery_lacks_or_none() -> None:
+    queries = pictures(900, np.random.default_rng(6), unknowns=0.3)
     nameless = [name if name in GALLERY.labels else None for name in queries.labels]
-    without = calibrate(queries.belief, nameless, GALLERY.belief, GALLERY.labels, max_error=0.2)
+    without = calibrate(queries.embedding, nameless, GALLERY.embedding, GALLERY.labels, max_error=0.2)
     named = made(queries, max_error=0.2)
     assert (without.match_at, without.unknown_at) == (named.match_at, named.unknown_at)
     assert replace(without.certificate, data="") == replace(named.certificate, data="")
 
 
 def test_tolerating_more_answers_more() -> None:
-    queries = pictures(1_500, np.random.default_rng(7), strangers=0.2)
+    queries = pictures(1_500, np.random.default_rng(7), unknowns=0.2)
     coverage = [made(queries, max_error=max_error).certificate.coverage for max_error in (0.05, 0.1, 0.25)]
     assert coverage == sorted(coverage)
     assert coverage[0] < coverage[-1]
 
 
 def test_same_seed_same_policy() -> None:
-    queries = pictures(600, np.random.default_rng(8), strangers=0.2)
+    queries = pictures(600, np.random.default_rng(8), unknowns=0.2)
     assert made(queries, max_error=0.1, seed=3) == made(queries, max_error=0.1, seed=3)
     assert made(queries, max_error=0.1, seed=3) != made(queries, max_error=0.1, seed=4)
 
 
 def test_the_order_of_the_gallery_does_not_matter_much() -> None:
-    queries = pictures(900, np.random.default_rng(9), strangers=0.2)
-    turned = calibrate(queries.belief, queries.labels, GALLERY.belief[::-1], GALLERY.labels[::-1], max_error=0.1)
+    queries = pictures(900, np.random.default_rng(9), unknowns=0.2)
+    turned = calibrate(queries.embedding, queries.labels, GALLERY.embedding[::-1], GALLERY.labels[::-1], max_error=0.1)
     assert turned.certificate.coverage == pytest.approx(made(queries, max_error=0.1).certificate.coverage, abs=0.1)
 
 
-def test_points_have_no_limit_on_doubt() -> None:
-    queries = pictures(900, np.random.default_rng(10), strangers=0.2)
+def test_points_have_no_limit_on_uncertainty() -> None:
+    queries = pictures(900, np.random.default_rng(10), unknowns=0.2)
     policy = calibrate(
-        Point(queries.belief.mean), queries.labels, Point(GALLERY.belief.mean), GALLERY.labels, max_error=0.15
+        Point(queries.embedding.mean), queries.labels, Point(GALLERY.embedding.mean), GALLERY.labels, max_error=0.15
     )
     assert policy.limits.uncertainty is None
     assert policy.limits.gallery_uncertainty is None
@@ -216,8 +219,8 @@ def test_points_have_no_limit_on_doubt() -> None:
 def test_limits_hold_for_most_right_answers() -> None:
     queries = pictures(3_000, np.random.default_rng(11))
     policy = made(queries, max_error=0.1, unknown_rate=0.0)
-    seen, doubt = Future(queries), 0.2**2 * DIM  # of every item
-    evidence = weigh(policy.matcher, seen.distances, seen.found, seen.uncertainty, match_uncertainty=doubt)
+    seen, uncertainty = Future(queries), 0.2**2 * DIM  # of every item
+    evidence = weigh(policy.matcher, seen.distances, seen.found, seen.uncertainty, match_uncertainty=uncertainty)
     answered = np.array([answer.kind == "match" for answer in decide(policy, evidence)])
     evidence = evidence[seen.right & answered]
     assert policy.limits.uncertainty is not None
@@ -232,7 +235,9 @@ def test_a_perfect_model_still_needs_enough_queries() -> None:
     clear = pictures(60, rng)
     clear = replace(
         clear,
-        belief=Gaussian(torch.from_numpy(CENTRES[[int(n[2:]) for n in clear.labels]]), clear.belief.scale * 0 + 0.1),
+        embedding=Gaussian(
+            torch.from_numpy(CENTRES[[int(n[2:]) for n in clear.labels]]), clear.embedding.scale * 0 + 0.1
+        ),
     )
     with pytest.raises(CalibrationError, match="no policy can promise") as caught:
         made(clear, max_error=0.01, unknown_rate=0.0)
@@ -244,7 +249,7 @@ def test_a_poor_model_promises_nothing() -> None:
     rng = np.random.default_rng(13)
     noisy = pictures(400, rng)
     noisy = replace(
-        noisy, belief=noisy.belief.map(lambda t: t + 2.0 * torch.from_numpy(rng.normal(size=t.shape)).abs())
+        noisy, embedding=noisy.embedding.map(lambda t: t + 2.0 * torch.from_numpy(rng.normal(size=t.shape)).abs())
     )
     with pytest.raises(CalibrationError):
         made(noisy, max_error=0.01)
@@ -255,7 +260,7 @@ def test_a_model_that_knows_nothing() -> None:
     queries = pictures(300, rng)
     lost = Point(torch.from_numpy(rng.normal(size=(300, DIM))))
     with pytest.raises(CalibrationError):
-        calibrate(lost, queries.labels, Point(GALLERY.belief.mean), GALLERY.labels, max_error=0.05)
+        calibrate(lost, queries.labels, Point(GALLERY.embedding.mean), GALLERY.labels, max_error=0.05)
 
 
 def test_too_little_to_calibrate_on() -> None:
@@ -264,9 +269,9 @@ def test_too_little_to_calibrate_on() -> None:
         made(pictures(29, rng))
     queries = pictures(100, rng)
     with pytest.raises(CalibrationError, match="two identities"):
-        calibrate(queries.belief, queries.labels, GALLERY.belief[:6], GALLERY.labels[:6])
+        calibrate(queries.embedding, queries.labels, GALLERY.embedding[:6], GALLERY.labels[:6])
     with pytest.raises(CalibrationError, match="matching and different"):
-        calibrate(queries.belief, [None] * 100, GALLERY.belief, GALLERY.labels)
+        calibrate(queries.embedding, [None] * 100, GALLERY.embedding, GALLERY.labels)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +294,8 @@ def test_impossible_wishes(options: dict[str, float]) -> None:
 def test_labels_that_do_not_fit() -> None:
     queries = pictures(100, np.random.default_rng(17))
     with pytest.raises(InputError, match="query labels"):
-        calibrate(queries.belief, queries.labels[:-1], GALLERY.belief, GALLERY.labels)
+        calibrate(queries.embedding, queries.labels[:-1], GALLERY.embedding, GALLERY.labels)
     with pytest.raises(InputError, match="gallery labels"):
-        calibrate(queries.belief, queries.labels, GALLERY.belief, GALLERY.labels[:-1])
+        calibrate(queries.embedding, queries.labels, GALLERY.embedding, GALLERY.labels[:-1])
     with pytest.raises(InputError, match="None"):
-        calibrate(queries.belief, queries.labels, GALLERY.belief, [*GALLERY.labels[:-1], None])  # type: ignore[list-item]
+        calibrate(queries.embedding, queries.labels, GALLERY.embedding, [*GALLERY.labels[:-1], None])  # type: ignore[list-item]

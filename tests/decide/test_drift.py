@@ -28,9 +28,9 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
     rng = np.random.default_rng(0)
     found = 0
     for seed in range(STREAMS):
-        usual = reference(rng, 50)
+        known = reference(rng, 50)
         coming = reference(rng, LENGTH)
-        watch = Drift(usual, false_alarms=ALARMS, seed=seed)
+        watch = Drift(known, false_alarms=ALARMS, seed=seed)
         found += alarmed(watch, np.array(coming.uncertainty), np.array(coming.novelty)) is not None
     assert found / STREAMS <= ALARMS  # the bound is generous: nowhere near it
 

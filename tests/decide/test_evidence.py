@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from howsure.decide import FEATURES, weigh
+from howsure.decide.evidence import FEATURES, weigh
 from howsure.errors import InputError
 from howsure.match import Matcher
 from howsure.numerics.isotonic import Isotonic
@@ -24,7 +24,7 @@ def test_by_hand() -> None:
     assert np.allclose(evidence.margin, [4 * 0.2, 4 * 0.5])
     assert np.allclose(evidence.ratio, np.log([0.3 / 0.1, 1.0 / 0.5]))
     assert np.allclose(evidence.lift, [0.3 / np.std(distances[0]), 0.25 / np.std(distances[1])])
-    assert evidence.votes.tolist() == [3, 6]
+    assert evidence.agreement.tolist() == [3, 6]
     mine, theirs = np.exp([-0.4, -0.8, -1.6]).sum(), np.exp([-1.2, -2.0, -3.6]).sum()
     alone = np.exp(-4 * distances[1]).sum()
     assert np.allclose(evidence.support, [np.log(mine / theirs), np.log(alone / np.exp(-4.0))])
@@ -45,7 +45,7 @@ def test_features_grow_with_the_chance_to_be_right() -> None:
     assert evidence.features().shape == (2, FEATURES)
 
 
-def test_the_gap_is_between_places() -> None:
+def test_the_gap_is_between_means() -> None:
     """3-4-5: the square of the distance holds that of the gap and both variances."""
     found = np.array([[5.0]]), np.array([[0]])
     assert weigh(MATCHER, *found, np.array([9.0])).gap == pytest.approx([4.0])
@@ -69,7 +69,7 @@ def test_flat_steps_do_not_hide_a_difference() -> None:
 
 def test_equal_distances_and_none_at_all_stay_finite() -> None:
     evidence = weigh(MATCHER, np.zeros((1, 3)), np.array([[0, 1, 1]]), np.zeros(1))
-    assert (evidence.ratio, evidence.lift, evidence.votes) == (0, 0, 1)
+    assert (evidence.ratio, evidence.lift, evidence.agreement) == (0, 0, 1)
     assert np.isfinite(weigh(MATCHER, np.array([[0.0, 0.5]]), np.array([[0, 1]]), np.zeros(1)).features()).all()
 
 

@@ -13,8 +13,8 @@ CENTRES = np.random.default_rng(0).normal(size=(2 * MANY, DIM))
 
 
 def pictures(who: np.ndarray, rng: np.random.Generator) -> Gaussian:
-    place = CENTRES[who] + NOISE * rng.normal(size=(len(who), DIM))
-    return Gaussian(torch.from_numpy(place), torch.full((len(who), 1), NOISE).double())
+    location = CENTRES[who] + NOISE * rng.normal(size=(len(who), DIM))
+    return Gaussian(torch.from_numpy(location), torch.full((len(who), 1), NOISE).double())
 
 
 def asked(count: int, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -35,7 +35,7 @@ def policy() -> Policy:
     return calibrate(pictures(who, rng), [*map(str, who)], items, [*map(str, names)], max_error=0.2)
 
 
-def told(policy: Policy, count: int, identities: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def answered(policy: Policy, count: int, identities: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """P(right), which are right, and which are answered as a match, in a gallery of so many."""
     rng = np.random.default_rng(2)
     items, names = gallery(count, rng)
@@ -52,27 +52,27 @@ def told(policy: Policy, count: int, identities: int | None) -> tuple[np.ndarray
 def test_probabilities_mean_what_they_say_in_a_larger_gallery(policy: Policy) -> None:
     off = {}
     for identities in (None, MANY):
-        probability, right, _ = told(policy, MANY, identities)
+        probability, right, _ = answered(policy, MANY, identities)
         off[identities] = abs(probability.mean() - right.mean())
     assert off[None] > 0.1
     assert off[MANY] < off[None] / 2
 
 
 def test_fewer_wrong_answers_in_a_larger_gallery(policy: Policy) -> None:
-    _, right, plain = told(policy, MANY, None)
-    _, _, corrected = told(policy, MANY, MANY)
+    _, right, plain = answered(policy, MANY, None)
+    _, _, corrected = answered(policy, MANY, MANY)
     assert (corrected <= plain).all()
     assert (corrected & ~right).sum() < 0.5 * (plain & ~right).sum()
 
 
 def test_the_same_size_changes_nothing(policy: Policy) -> None:
     assert policy.certificate.identities == FEW
-    for one, other in zip(told(policy, FEW, None), told(policy, FEW, FEW), strict=True):
+    for one, other in zip(answered(policy, FEW, None), answered(policy, FEW, FEW), strict=True):
         assert np.array_equal(one, other)
 
 
 def test_a_smaller_gallery_adds_no_answers(policy: Policy) -> None:
-    before, _, plain = told(policy, 5, None)
-    after, _, corrected = told(policy, 5, 5)
+    before, _, plain = answered(policy, 5, None)
+    after, _, corrected = answered(policy, 5, 5)
     assert np.array_equal(plain, corrected)
     assert (after > before).all()

@@ -21,8 +21,8 @@ def test_nearest_agrees_with_a_loop() -> None:
 
 
 def test_nearest_ignores_uncertainty() -> None:
-    places = torch.eye(3)
-    vague = Gaussian(places, torch.tensor([[9.0], [0.1], [0.1]]))
+    locations = torch.eye(3)
+    vague = Gaussian(locations, torch.tensor([[9.0], [0.1], [0.1]]))
     assert nearest(vague, vague, ["a", "b", "c"]).identity.tolist() == ["a", "b", "c"]
 
 
@@ -61,16 +61,18 @@ def test_a_certified_threshold_keeps_its_promise() -> None:
     broken = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        doubt = rng.random(600)
-        limit = certified_threshold(doubt, rng.random(600) < doubt**2, max_error=0.05, confidence=0.9, seed=seed)
+        uncertainty = rng.random(600)
+        limit = certified_threshold(
+            uncertainty, rng.random(600) < uncertainty**2, max_error=0.05, confidence=0.9, seed=seed
+        )
         # Below t, the error rate of this world is t² / 3.
         broken += limit is not None and limit**2 / 3 > 0.05
     assert broken <= 60 * 0.1 + 3 * (60 * 0.1 * 0.9) ** 0.5
 
 
 def test_a_certified_threshold_answers_what_it_can() -> None:
-    doubt = np.random.default_rng(0).random(600)
-    wide = certified_threshold(doubt, doubt > 0.9, max_error=0.05, confidence=0.95, seed=0)
+    uncertainty = np.random.default_rng(0).random(600)
+    wide = certified_threshold(uncertainty, uncertainty > 0.9, max_error=0.05, confidence=0.95, seed=0)
     assert wide is not None
     assert wide > 0.85
-    assert certified_threshold(doubt, np.ones(600, bool), max_error=0.05, confidence=0.95, seed=0) is None
+    assert certified_threshold(uncertainty, np.ones(600, bool), max_error=0.05, confidence=0.95, seed=0) is None

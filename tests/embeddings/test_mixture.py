@@ -19,7 +19,7 @@ def test_moments_are_those_of_torch() -> None:
     assert torch.allclose(e.variance, theirs.variance)
 
 
-def test_modes_that_part_are_doubt() -> None:
+def test_modes_that_part_are_uncertainty() -> None:
     near, far = (GaussianMixture(torch.zeros(1, 2), gap * torch.eye(2)[None], torch.ones(1, 2, 1)) for gap in (1, 5))
     assert near.uncertainty < far.uncertainty
 
@@ -44,29 +44,6 @@ def test_samples_take_components_by_weight() -> None:
     e = e.rebuild(e.tensors() | {"logits": torch.tensor([[0.1, 0.9]], dtype=torch.float64).log()})
     share = (e.sample(20_000, torch.Generator().manual_seed(0))[:, 0, 0] > 0).double().mean()
     assert share.item() == pytest.approx(0.9, abs=0.01)
-
-
-def test_stratified_samples_take_every_component_in_turn() -> None:
-    e = equal_weights()
-    drawn = e.stratified(8)
-    assert drawn.shape == (8, 1, 2)
-    assert torch.equal(drawn[:, 0, 0] > 0, torch.arange(8) % 2 == 1)
-    assert drawn.mean().abs() < 0.3  # eight random picks would be off by 1 on average
-
-
-def test_stratified_samples_have_the_moments() -> None:
-    e = mixture()
-    e = e.rebuild(e.tensors() | {"logits": torch.full_like(e.logits, 0.7)})
-    drawn = e.stratified(40_000, torch.Generator().manual_seed(0))
-    assert torch.allclose(drawn.mean(0), e.mean, atol=0.05)
-    assert torch.allclose(drawn.var(0), e.variance, rtol=0.05)
-
-
-def test_stratified_samples_need_equal_weights_and_a_multiple() -> None:
-    with pytest.raises(InputError, match="equal weights"):
-        mixture().stratified(4)
-    with pytest.raises(InputError, match="multiple of 2"):
-        equal_weights().stratified(3)
 
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
@@ -106,7 +83,7 @@ def test_negative_scale_is_found() -> None:
 
 
 def test_networks_that_disagree_are_no_mixture() -> None:
-    """Draws keep which network said what; a mixture's components belong to each item alone."""
+    """Draws keep which network gave what; a mixture's components belong to each item alone."""
     draws = Draws.stack([mixture(), mixture().map(lambda t: t + 1)])
     assert draws.family == "draws:mixture"
     assert isinstance(draws.to_gaussian(), Gaussian)

@@ -6,14 +6,14 @@ from howsure.errors import InputError
 
 
 def test_novelty_is_large_where_typicality_is_small() -> None:
-    belief = NovelGaussian(torch.zeros(2, 3), torch.ones(2, 1), torch.tensor([0.01, 0.75]))
-    assert belief.novelty.tolist() == pytest.approx([0.99, 0.25])
+    embedding = NovelGaussian(torch.zeros(2, 3), torch.ones(2, 1), torch.tensor([0.01, 0.75]))
+    assert embedding.novelty.tolist() == pytest.approx([0.99, 0.25])
 
 
 def test_it_is_no_part_of_the_uncertainty() -> None:
     plain = Gaussian(torch.zeros(2, 3), torch.ones(2, 1))
-    belief = NovelGaussian(plain.location, plain.scale, torch.tensor([0.0, 1.0]))
-    assert torch.equal(belief.uncertainty, plain.uncertainty)
+    embedding = NovelGaussian(plain.location, plain.scale, torch.tensor([0.0, 1.0]))
+    assert torch.equal(embedding.uncertainty, plain.uncertainty)
     assert plain.novelty is None
 
 

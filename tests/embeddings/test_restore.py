@@ -18,12 +18,12 @@ def test_malformed_family(family: str) -> None:
         restore(family, {"location": np.zeros((2, 3, 4)), "scale": np.ones((2, 3, 1))})
 
 
-def test_whole_numbers_are_no_belief() -> None:
+def test_whole_numbers_are_no_embedding() -> None:
     with pytest.raises(InputError, match="floating-point"):
         restore("point", {"location": np.zeros((2, 3), int)})
 
 
-def test_restored_belief_does_not_write_to_a_read_only_array() -> None:
+def test_restored_embedding_does_not_write_to_a_read_only_array() -> None:
     source = np.zeros((2, 3))
     source.flags.writeable = False
     restore("point", {"location": source}).mean.add_(1)

@@ -12,7 +12,7 @@ from howsure.numerics.vmf import mean_resultant_gap
 GRID = torch.tensor([0.0, 1e-6, 9.99e-4, 1.01e-3, 1.0, 30.0, 1e4, 1e7], dtype=torch.float64)
 
 
-def belief(dim: int, concentration: Tensor = GRID, *, dtype: torch.dtype = torch.float64) -> VonMisesFisher:
+def embedding(dim: int, concentration: Tensor = GRID, *, dtype: torch.dtype = torch.float64) -> VonMisesFisher:
     rng = torch.Generator().manual_seed(dim)
     direction = normalize(torch.randn(len(concentration), dim, generator=rng, dtype=torch.float64), dim=-1)
     return VonMisesFisher(direction.to(dtype), concentration.to(dtype))
@@ -21,7 +21,7 @@ def belief(dim: int, concentration: Tensor = GRID, *, dtype: torch.dtype = torch
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 @pytest.mark.parametrize("dim", [2, 3, 64, 1024])
 def test_uncertainty_is_one_minus_the_squared_resultant(dim: int, dtype: torch.dtype, error: float) -> None:
-    e = belief(dim, dtype=dtype)
+    e = embedding(dim, dtype=dtype)
     gap = mean_resultant_gap(GRID.to(dtype).double(), dim)
     wanted = gap * (2 - gap)
     assert ((e.uncertainty.double() - wanted).abs() / wanted).max() < error
@@ -45,7 +45,7 @@ def test_moments_in_three_dimensions_are_elementary() -> None:
 
 
 def test_no_concentration_is_the_uniform_sphere() -> None:
-    e = belief(5, torch.zeros(2, dtype=torch.float64))
+    e = embedding(5, torch.zeros(2, dtype=torch.float64))
     assert not e.mean.any()
     assert torch.allclose(e.variance, torch.full((2, 5), 0.2, dtype=torch.float64))
     assert not e.confidence.any()
@@ -54,7 +54,7 @@ def test_no_concentration_is_the_uniform_sphere() -> None:
 @pytest.mark.parametrize("dim", [2, 16])
 def test_moments_are_differentiable_down_to_no_concentration(dim: int) -> None:
     k = torch.tensor([1e-12, 5e-4, 2e-3, 1.0, 50.0], dtype=torch.float64, requires_grad=True)
-    direction = belief(dim, k.detach()).direction
+    direction = embedding(dim, k.detach()).direction
     weights = torch.arange(1.0, dim + 1, dtype=torch.float64)
     slopes = torch.autograd.grad((VonMisesFisher(direction, k).variance @ weights).sum(), k)[0]
     step = 1e-4 * torch.ones_like(k)
@@ -65,21 +65,21 @@ def test_moments_are_differentiable_down_to_no_concentration(dim: int) -> None:
 
 
 def test_surer_is_less_uncertain_and_more_confident() -> None:
-    e = belief(8)
+    e = embedding(8)
     assert (e.uncertainty.diff() <= 0).all()
     assert (e.confidence.diff() >= 0).all()
     assert ((e.confidence >= 0) & (e.confidence <= 1)).all()
 
 
 def test_samples_carry_gradients() -> None:
-    direction, k = belief(4).direction[3:5].requires_grad_(), torch.tensor([1.0, 9.0]).double().requires_grad_()
+    direction, k = embedding(4).direction[3:5].requires_grad_(), torch.tensor([1.0, 9.0]).double().requires_grad_()
     VonMisesFisher(direction, k).sample(3).square()[..., 0].sum().backward()
     assert direction.grad.any()
     assert k.grad.all()
 
 
 def test_checked_finds_what_is_no_direction() -> None:
-    good = belief(3, dtype=torch.float32)
+    good = embedding(3, dtype=torch.float32)
     assert good.checked() is good
     assert good[:6].to(dtype=torch.float16).checked()
     for factor in (0.0, 0.99, 2.0):
@@ -99,14 +99,14 @@ def test_a_line_has_no_directions() -> None:
 
 
 def test_who_asks_for_this_family_says_so() -> None:
-    e = belief(3)
-    assert VonMisesFisher.of(e, asker="I") is e
-    with pytest.raises(InputError, match=r"I: expected beliefs with a direction .* got gaussian"):
-        VonMisesFisher.of(Gaussian(torch.zeros(1, 2), torch.ones(1, 1)), asker="I")
+    e = embedding(3)
+    assert VonMisesFisher.require(e, asker="I") is e
+    with pytest.raises(InputError, match=r"I: expected embeddings with a direction .* got gaussian"):
+        VonMisesFisher.require(Gaussian(torch.zeros(1, 2), torch.ones(1, 1)), asker="I")
 
 
-def test_the_place_is_the_direction_however_little_is_known() -> None:
-    e = belief(4)
+def test_the_point_estimate_is_the_direction_however_little_is_known() -> None:
+    e = embedding(4)
     assert torch.equal(e.point_estimate, e.direction)
     near, far = e[:1], e[-1:]  # concentrations 0 and 1e7
     assert near.mean.norm() < 1e-6 < 0.99 < far.mean.norm()

@@ -6,7 +6,6 @@ import torch
 from sklearn.datasets import load_digits
 
 from howsure import Gaussian, Point, cat, rms_distance
-from howsure.embeddings import fused
 from howsure.errors import InputError
 from howsure.index import LocalIndex
 from howsure.index.identities import best_pictures, identities
@@ -31,8 +30,8 @@ def test_identities_weigh_pictures_by_their_confidence():
     gallery, names, query, labels = spoilt_digits()
     few = np.concatenate([np.flatnonzero(names == digit)[:6] for digit in range(10)])
     groups = torch.from_numpy(names[few]).long()
-    ours = fused(gallery[few], groups)
-    plain = fused(Point(gallery[few].location), groups)
+    ours = gallery[few].fused(groups)
+    plain = Point(gallery[few].location).fused(groups)
     by_confidence, by_mean = (
         accuracy(rms_distance(Point(query.location), place), range(10), labels) for place in (Point(ours.mean), plain)
     )
@@ -86,7 +85,7 @@ def test_a_gallery_of_identities(path, tmp_path):
         index.add(list("abcdef"), pictures[:6], labels=["one", "two", "one", None, "two", "one"])
         labels, beliefs = identities(index)
         assert labels == ["one", "two"]
-        alone = fused(cat([pictures[0], pictures[2], pictures[5]]), torch.zeros(3, dtype=torch.long))
+        alone = cat([pictures[0], pictures[2], pictures[5]]).fused(torch.zeros(3, dtype=torch.long))
         torch.testing.assert_close(beliefs[:1].mean, alone.mean)
         torch.testing.assert_close(beliefs[:1].variance, alone.variance)
         whole.add(labels, beliefs, labels=labels)

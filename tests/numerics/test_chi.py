@@ -1,4 +1,4 @@
-"""The distance of two Gaussian beliefs: against many nodes, against plain integration, against samples."""
+"""The distance of two Gaussian embeddings: against many nodes, against plain integration, against samples."""
 
 import math
 
@@ -61,7 +61,7 @@ def test_points_are_the_plain_link() -> None:
     assert torch.allclose(got, torch.sigmoid(5 - 5 * gap), atol=1e-5)
 
 
-def test_doubt_can_raise_the_probability_of_a_far_pair() -> None:
+def test_uncertainty_can_raise_the_probability_of_a_far_pair() -> None:
     near, wide = (chi.radius(torch.tensor(1.5).double(), torch.tensor(v).double(), 2) for v in (0.0, 0.65))
     assert near.log_match(5.0, 5.0).exp().item() == pytest.approx(0.076, abs=1e-3)
     assert wide.log_match(5.0, 5.0).exp().item() == pytest.approx(0.187, abs=1e-3)
@@ -83,8 +83,8 @@ def test_diagonal_surrogate_against_samples(dim: int, error: float) -> None:
     generator = torch.Generator().manual_seed(0)
     n, samples = 40, 20_000 if dim < 100 else 2_000
     gap = torch.randn(n, dim, generator=generator, dtype=DOUBLE) / dim**0.5
-    spread = torch.exp(0.5 * torch.randn(n, dim, generator=generator, dtype=DOUBLE))
-    variance = spread * torch.exp(4 * torch.rand(n, 1, generator=generator, dtype=DOUBLE) - 4) / dim
+    ratio = torch.exp(0.5 * torch.randn(n, dim, generator=generator, dtype=DOUBLE))
+    variance = ratio * torch.exp(4 * torch.rand(n, 1, generator=generator, dtype=DOUBLE) - 4) / dim
     w = gap + variance.sqrt() * torch.randn(samples, n, dim, generator=generator, dtype=DOUBLE)
     wanted = torch.sigmoid(5 - 5 * w.norm(dim=-1)).mean(0)
     got = chi.radius(*chi.surrogate(gap, variance)).log_match(5.0, 5.0).exp()

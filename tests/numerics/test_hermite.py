@@ -52,7 +52,7 @@ def test_gradients() -> None:
     assert gradcheck(lambda g, v: product_radius(g, v).log_match(3.0, 2.0), (gap, variance))
 
 
-def test_points_at_one_place_have_finite_gradients() -> None:
+def test_points_at_one_point_have_finite_gradients() -> None:
     gap, variance = torch.zeros(1, 2, requires_grad=True), torch.zeros(1, 2, requires_grad=True)
     value = product_radius(gap, variance).log_match(5.0, 5.0)
     value.backward()

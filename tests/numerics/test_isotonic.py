@@ -10,22 +10,22 @@ from howsure.numerics.isotonic import Isotonic, fit_isotonic
 
 def by_windows(scores: np.ndarray, outcome: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The textbook formula: the largest mean to the left of the smallest means to the right."""
-    places = np.unique(scores)
+    levels_at = np.unique(scores)
     level = []
-    for place in places:
-        starts, ends = places[places <= place], places[places >= place]
+    for position in levels_at:
+        starts, ends = levels_at[levels_at <= position], levels_at[levels_at >= position]
         means = [[outcome[(scores >= a) & (scores <= b)].mean() for b in ends] for a in starts]
         level.append(np.min(means, axis=1).max())
     least = 1 / (len(scores) + 2)
-    return places, np.clip(level, least, 1 - least)
+    return levels_at, np.clip(level, least, 1 - least)
 
 
 @given(st.lists(st.tuples(st.integers(-3, 6), st.booleans()), min_size=1, max_size=25))
 def test_against_the_formula(items: list[tuple[int, bool]]) -> None:
     scores, outcome = np.array([s for s, _ in items], float), np.array([y for _, y in items])
-    places, level = by_windows(scores, outcome)
+    levels_at, level = by_windows(scores, outcome)
     fitted = fit_isotonic(scores, outcome)
-    assert np.allclose(fitted.log_odds(places), logit(level), atol=1e-9)
+    assert np.allclose(fitted.log_odds(levels_at), logit(level), atol=1e-9)
 
 
 def test_it_never_falls_and_is_flat_beyond() -> None:

@@ -57,8 +57,8 @@ def test_crossed_links_have_not_seen_the_fold() -> None:
     odd = FOLD == 0
     outcome = np.where(odd, ~outcome, outcome)
     rows = np.arange(2_000)
-    told = crossed(features, outcome, FOLD, fit=rows, test=rows, steps=False)
-    off = np.abs(told - outcome)
+    found = crossed(features, outcome, FOLD, fit=rows, test=rows, steps=False)
+    off = np.abs(found - outcome)
     assert off[odd].mean() > 0.6 > 0.4 > off[~odd].mean()
 
 

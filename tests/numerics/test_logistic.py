@@ -37,8 +37,8 @@ def test_a_feature_that_points_the_other_way_is_left_out() -> None:
 def test_no_coefficient_is_negative_and_the_gradient_vanishes_at_the_optimum() -> None:
     x, y = simulated(weights=(1.5, -0.7))
     ours = fit_logistic(x, y, prior_scale=3.0)
-    z, spread = standardised(x), x.std(0)
-    scaled = np.array(ours.coefficients) * spread
+    z, scale = standardised(x), x.std(0)
+    scaled = np.array(ours.coefficients) * scale
     slope = z.T @ (ours.probability(x) - y) + scaled / 9
     assert abs(slope[0]) < 1e-3
     assert slope[1] > 0  # the bound holds it back

@@ -121,8 +121,8 @@ def test_slope_of_the_angle_keeps_its_quantile(dim: int, k: float) -> None:
             )
             return (resultant - math.cos(s)) * math.exp(ratio)
 
-        places = [p for p in (mode - 5 * spread, mode - spread) if 0 < p < angle]
-        integral = quad(density, 1e-12, angle, points=places or None, epsabs=1e-13, limit=200)[0]
+        breaks = [p for p in (mode - 5 * spread, mode - spread) if 0 < p < angle]
+        integral = quad(density, 1e-12, angle, points=breaks or None, epsabs=1e-13, limit=200)[0]
         ours = _angle_slope(torch.tensor([k], dtype=torch.float64), torch.tensor([angle]), dim).item()
         assert ours == pytest.approx(integral, rel=1e-5, abs=1e-10)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from howsure import data
-from howsure.data.corrupted import Corruption, corrupted_set
+from howsure.data.corruptions import Corruption, corrupted_set
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding
 from howsure.recipe import recipe_for

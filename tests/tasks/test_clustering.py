@@ -31,7 +31,7 @@ def brute_force(distance: np.ndarray, weights: np.ndarray, wanted: int) -> list[
 
 def test_equal_weights_are_average_linkage() -> None:
     points = np.random.default_rng(0).normal(size=(60, 3))
-    ours, theirs = linkage(squareform(pdist(points))), hierarchy.linkage(pdist(points), "average")
+    ours, theirs = linkage(squareform(pdist(points)), np.ones(60)), hierarchy.linkage(pdist(points), "average")
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_allclose(linkage(squareform(pdist(points)), np.full(60, 7.0)), theirs)
 
@@ -46,14 +46,14 @@ def test_weights_against_brute_force(seed: int) -> None:
 
 
 def test_ties_and_copies_end() -> None:
-    assert linkage(np.zeros((9, 9)))[:, 2].tolist() == [0] * 8
+    assert linkage(np.zeros((9, 9)), np.ones(9))[:, 2].tolist() == [0] * 8
     grid = squareform(pdist(np.array([[x, y] for x in range(4) for y in range(4)], float)))
-    np.testing.assert_allclose(np.sort(linkage(grid)[:, 2])[:8], 1)
+    np.testing.assert_allclose(np.sort(linkage(grid, np.ones(len(grid)))[:, 2])[:8], 1)
 
 
 def test_clusters_are_numbered_by_size_and_a_cut_separates() -> None:
-    place = torch.tensor([[0.0], [0.1], [5.0], [5.1], [5.2], [9.0]])
-    tree = cluster_tree(Point(place))
+    location = torch.tensor([[0.0], [0.1], [5.0], [5.1], [5.2], [9.0]])
+    tree = cluster_tree(Point(location))
     assert tree.cut(1.0).tolist() == [1, 1, 0, 0, 0, 2]
     assert tree.cut(0.01).tolist() == [0, 1, 2, 3, 4, 5]
     assert tree.cut(100).tolist() == [0] * 6
@@ -62,19 +62,19 @@ def test_clusters_are_numbered_by_size_and_a_cut_separates() -> None:
 
 
 def test_an_uncertain_item_joins_last_or_stays_alone() -> None:
-    # Between two heaps there is one that would tie them together.
-    place = torch.tensor([[0.0], [0.1], [1.1], [2.0], [2.1], [0.05]])
+    # Between two clusters there is one that would tie them together.
+    location = torch.tensor([[0.0], [0.1], [1.1], [2.0], [2.1], [0.05]])
     sure = torch.full((6, 1), 0.1)
-    doubtful = sure.clone()
-    doubtful[2] = 0.2
-    belief = Gaussian(place, doubtful)
-    assert cluster_tree(belief).cut(1.0).tolist() == [0, 0, 1, 1, 1, 0]
-    assert cluster_tree(belief).cut(0.8).tolist() == [0, 0, 2, 1, 1, 0]
-    doubtful[2] = 0.6  # so doubtful that it may be of either
-    assert cluster_tree(Gaussian(place, doubtful)).cut(1.0).tolist() == [0, 0, 2, 1, 1, 0]
-    # Points, and beliefs whose doubts are all the same, are what nobody listens to.
-    for same in (Point(place), Gaussian(place, sure)):
-        assert (cluster_tree(same).joins == cluster_tree(belief, weighted=False).joins).all()
+    uncertain = sure.clone()
+    uncertain[2] = 0.2
+    embedding = Gaussian(location, uncertain)
+    assert cluster_tree(embedding).cut(1.0).tolist() == [0, 0, 1, 1, 1, 0]
+    assert cluster_tree(embedding).cut(0.8).tolist() == [0, 0, 2, 1, 1, 0]
+    uncertain[2] = 0.6  # so uncertain that it may be of either
+    assert cluster_tree(Gaussian(location, uncertain)).cut(1.0).tolist() == [0, 0, 2, 1, 1, 0]
+    # Points, and embeddings whose uncertainties are all the same, are the unweighted case.
+    for same in (Point(location), Gaussian(location, sure)):
+        assert (cluster_tree(same).joins == cluster_tree(embedding, weighted=False).joins).all()
 
 
 @pytest.mark.parametrize(("distance", "weights"), [(np.zeros((2, 3)), None), (np.zeros((2, 2)), np.array([1.0, 0.0]))])
@@ -90,8 +90,8 @@ def test_the_cut_of_a_matcher_is_where_it_says_so() -> None:
     bare = Point(torch.zeros(4, 2))
     distance = cut_for(matcher, bare, probability=0.8)
     assert float(matcher.probability(torch.tensor(distance))) == pytest.approx(0.8)
-    doubtful = Gaussian(torch.zeros(4, 2), torch.full((4, 1), 0.3))
-    both = float((torch.tensor(cut_for(matcher, doubtful, probability=0.8)) ** 2 + 4 * 0.3**2).sqrt())
+    uncertain = Gaussian(torch.zeros(4, 2), torch.full((4, 1), 0.3))
+    both = float((torch.tensor(cut_for(matcher, uncertain, probability=0.8)) ** 2 + 4 * 0.3**2).sqrt())
     assert both == pytest.approx(distance)
     assert cut_for(matcher, bare, probability=0.999) == 0
     with pytest.raises(InputError, match="probability"):
@@ -103,11 +103,11 @@ def test_confidence_helps_where_it_is_true() -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(40), 8)
     off = np.where(rng.random(len(labels)) < 0.3, 1.2, 0.1)
-    place = rng.normal(size=(40, 6))[labels] + off[:, None] * rng.normal(size=(len(labels), 6))
-    belief = Gaussian(torch.from_numpy(place), torch.from_numpy(off[:, None]))
+    location = rng.normal(size=(40, 6))[labels] + off[:, None] * rng.normal(size=(len(labels), 6))
+    embedding = Gaussian(torch.from_numpy(location), torch.from_numpy(off[:, None]))
     found = {}
     for weighted in (True, False):
-        tree = cluster_tree(belief, weighted=weighted)
+        tree = cluster_tree(embedding, weighted=weighted)
         found[weighted] = b_cubed(labels, tree.cut(tree.best_cut(labels))).f
     assert found[True] > found[False] + 0.02
 

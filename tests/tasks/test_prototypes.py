@@ -1,4 +1,4 @@
-"""One belief from several: against the formula written out, draw by draw."""
+"""One embedding from several: against the formula written out, draw by draw."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from howsure.errors import InputError
 from howsure.tasks.prototypes import prototypes
 
 
-def beliefs(seed: int = 0) -> Gaussian:
+def embeddings(seed: int = 0) -> Gaussian:
     torch.manual_seed(seed)
     return Gaussian(torch.randn(7, 3, dtype=torch.float64), torch.rand(7, 3, dtype=torch.float64) + 0.1)
 
@@ -17,25 +17,25 @@ def beliefs(seed: int = 0) -> Gaussian:
 GROUPS = np.array([0, 1, 0, 2, 1, 0, 2])
 
 
-def test_a_product_of_beliefs_is_the_product_of_their_densities() -> None:
-    support = beliefs()
+def test_a_product_of_embeddings_is_the_product_of_their_densities() -> None:
+    support = embeddings()
     fused = prototypes(support, GROUPS)
-    # On a grid around: log of the product, up to a constant, is that of the fused belief.
+    # On a grid around: log of the product, up to a constant, is that of the fused embedding.
     for group in range(3):
         members = support[group == GROUPS]
-        for place in torch.randn(5, 3, dtype=torch.float64):
-            log = [-0.5 * ((place - m) ** 2 / v).sum() for m, v in zip(members.mean, members.variance, strict=True)]
+        for point in torch.randn(5, 3, dtype=torch.float64):
+            log = [-0.5 * ((point - m) ** 2 / v).sum() for m, v in zip(members.mean, members.variance, strict=True)]
             at_mean = [
                 -0.5 * ((fused.mean[group] - m) ** 2 / v).sum()
                 for m, v in zip(members.mean, members.variance, strict=True)
             ]
             wanted = sum(log) - sum(at_mean)
-            got = -0.5 * ((place - fused.mean[group]) ** 2 / fused.variance[group]).sum()
+            got = -0.5 * ((point - fused.mean[group]) ** 2 / fused.variance[group]).sum()
             assert got == pytest.approx(float(wanted))
 
 
 def test_unweighted_is_the_mean_and_points_weigh_alike() -> None:
-    support = beliefs()
+    support = embeddings()
     plain = prototypes(support, GROUPS, weighted=False)
     for group in range(3):
         assert torch.allclose(plain.mean[group], support.mean[group == GROUPS].mean(0))
@@ -52,7 +52,7 @@ def test_the_surer_picture_pulls_more() -> None:
 
 
 def test_draws_are_fused_draw_by_draw() -> None:
-    first, second = beliefs(0), beliefs(1)
+    first, second = embeddings(0), embeddings(1)
     both = prototypes(Draws.stack([first, second]), GROUPS).by_draw()
     for got, alone in zip(both, (first, second), strict=True):
         assert torch.equal(got.mean, prototypes(alone, GROUPS).mean)
@@ -61,4 +61,4 @@ def test_draws_are_fused_draw_by_draw() -> None:
 @pytest.mark.parametrize("groups", [[0, 1], [0, 0, 0, 2, 2, 2, 2], [0.0] * 7, [-1, 0, 0, 0, 0, 0, 0]])
 def test_wrong_groups_are_refused(groups: list[float]) -> None:
     with pytest.raises(InputError, match="groups"):
-        prototypes(beliefs(), groups)
+        prototypes(embeddings(), groups)

@@ -10,7 +10,7 @@ from howsure.embeddings import Gaussian, Point
 from howsure.errors import InputError
 from howsure.match import Matcher
 from howsure.metrics import b_cubed
-from howsure.tasks.tracking import NOBODY, Tracker, associate, identity_switches
+from howsure.tasks.tracking import UNASSIGNED, Tracker, associate, identity_switches
 
 MATCHER = Matcher(scale=4.0, offset=4.0, base_rate=0.5)  # P(same) = .5 at a distance of 1
 
@@ -21,22 +21,22 @@ def test_the_assignment_is_the_likeliest_of_all(seed: int) -> None:
     probability = rng.uniform(0.02, 0.98, (3, 4))
     odds = np.log(probability / (1 - probability))
     none = 0.6
-    tracks = [*range(4), *[NOBODY] * 3]
+    tracks = [*range(4), *[UNASSIGNED] * 3]
 
     def worth(chosen: tuple[int, ...]) -> float:
-        return sum(np.log(none / (1 - none)) if t == NOBODY else odds[row, t] for row, t in enumerate(chosen))
+        return sum(np.log(none / (1 - none)) if t == UNASSIGNED else odds[row, t] for row, t in enumerate(chosen))
 
     wanted = max(permutations(tracks, 3), key=worth)
-    assert associate(probability, none=none).tolist() == list(wanted)
+    assert associate(probability, threshold=none).tolist() == list(wanted)
 
 
 def test_certainty_and_impossibility_are_no_error() -> None:
-    assert associate(np.array([[1.0, 0.0], [1.0, 0.0]]), none=0.5).tolist().count(NOBODY) == 1
+    assert associate(np.array([[1.0, 0.0], [1.0, 0.0]]), threshold=0.5).tolist().count(UNASSIGNED) == 1
     with pytest.raises(InputError):
-        associate(np.ones((2, 2)), none=1.0)
+        associate(np.ones((2, 2)), threshold=1.0)
 
 
-def test_tracks_go_on_and_strangers_begin_new_ones() -> None:
+def test_tracks_go_on_and_unknowns_begin_new_ones() -> None:
     tracker = Tracker(MATCHER)
     assert tracker.see(Point(torch.tensor([[0.0], [5.0]]))).tolist() == [0, 1]
     assert tracker.see(Point(torch.tensor([[5.1], [0.2]]))).tolist() == [1, 0]
@@ -46,23 +46,23 @@ def test_tracks_go_on_and_strangers_begin_new_ones() -> None:
 
 def test_a_poor_picture_moves_a_track_little_and_begins_none() -> None:
     sure, vague = torch.tensor([[0.1]]), torch.tensor([[2.0]])
-    heard, deaf = Tracker(MATCHER, doubtful=1.0), Tracker(MATCHER, doubtful=1.0, weighted=False)
-    for tracker in (heard, deaf):
+    weighted, plain = Tracker(MATCHER, max_uncertainty=1.0), Tracker(MATCHER, max_uncertainty=1.0, weighted=False)
+    for tracker in (weighted, plain):
         assert tracker.see(Gaussian(torch.tensor([[0.0]]), sure)).tolist() == [0]
         assert tracker.see(Gaussian(torch.tensor([[0.9]]), vague)).tolist() == [0]
     third = Gaussian(torch.tensor([[-0.7]]), sure)
-    assert heard.see(third).tolist() == [0]
-    assert deaf.see(third).tolist() == [1]
-    stranger = Gaussian(torch.tensor([[50.0]]), vague)
-    assert heard.see(stranger).tolist() == [NOBODY]
-    assert deaf.see(stranger).tolist() == [2]
+    assert weighted.see(third).tolist() == [0]
+    assert plain.see(third).tolist() == [1]
+    unknown = Gaussian(torch.tensor([[50.0]]), vague)
+    assert weighted.see(unknown).tolist() == [UNASSIGNED]
+    assert plain.see(unknown).tolist() == [2]
 
 
 def test_switches_are_counted_by_identity() -> None:
     names = [["a", "b"], ["b", "a"], ["a", "b"], ["a"]]
     assert identity_switches(names, [[0, 1], [1, 0], [0, 1], [0]]) == 0
     assert identity_switches(names, [[0, 1], [0, 1], [0, 1], [0]]) == 4
-    assert identity_switches(names, [[0, 1], [1, NOBODY], [0, 1], [2]]) == 1
+    assert identity_switches(names, [[0, 1], [1, UNASSIGNED], [0, 1], [2]]) == 1
     with pytest.raises(InputError):
         identity_switches([["a"]], [[0, 1]])
 
@@ -70,13 +70,13 @@ def test_switches_are_counted_by_identity() -> None:
 def test_confidence_keeps_identities_of_digits_together(digits) -> None:
     """Twenty frames of six different digits each, a third of them spoiled; means over ten films."""
     matcher = Matcher(**digits.embedder.card["matcher"]).at(0.5)
-    doubt = digits.clean.uncertainty.double()
-    usual, limit = float(doubt.median()), float(doubt.quantile(0.95))
+    uncertainty = digits.clean.uncertainty.double()
+    reference, limit = float(uncertainty.median()), float(uncertainty.quantile(0.95))
     switches, agreement = {True: 0, False: 0}, {True: 0.0, False: 0.0}
     for film in range(10):
         for weighted in switches:
             rng = np.random.default_rng(film)
-            tracker = Tracker(matcher, usual=usual, doubtful=limit, weighted=weighted)
+            tracker = Tracker(matcher, reference=reference, max_uncertainty=limit, weighted=weighted)
             names, tracks = [], []
             for _ in range(20):
                 shown = rng.choice(10, 6, replace=False)
@@ -85,7 +85,7 @@ def test_confidence_keeps_identities_of_digits_together(digits) -> None:
                 tracks.append(tracker.see(digits.mixed[frame]))
             switches[weighted] += identity_switches(names, tracks)
             found = np.concatenate(tracks)
-            found = np.where(found == NOBODY, -1 - np.arange(len(found)), found)  # each alone
+            found = np.where(found == UNASSIGNED, -1 - np.arange(len(found)), found)  # each alone
             agreement[weighted] += b_cubed(np.concatenate(names), found).f / 10
     assert switches[True] < 0.9 * switches[False]
     assert agreement[True] > agreement[False]

@@ -92,14 +92,14 @@ def assert_finite(folder: Path) -> None:
 
 @every_method
 @pytest.mark.parametrize("factor", [torch.nan, torch.inf, 1e30], ids=["NaN", "infinite", "overflow"])
-def test_features_that_no_belief_can_be_made_of(
+def test_features_that_no_embedding_can_be_made_of(
     method: str, factor: float, tmp_path: Path, spoil: Callable[[float], None]
 ) -> None:
     spoil(factor)
-    said = None if np.isfinite(factor) else r"(?i)nan|finite"
-    # What is finite may pass as a belief and fail in the loss; and a model to start from is input.
+    message = None if np.isfinite(factor) else r"(?i)nan|finite"
+    # What is finite may pass as an embedding and fail in the loss; and a model to start from is input.
     kind = HowsureError if np.isfinite(factor) or method in FROM_A_MODEL else TrainingError
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=message) as caught:
         run(method, out=tmp_path / "model")
     assert_says_what_to_do(caught.value)
     assert not (tmp_path / "model").exists()
@@ -165,7 +165,7 @@ def test_a_network_that_breaks_in_epoch_2_leaves_epoch_1(
 
 @every_method
 def test_a_huge_learning_rate(method: str, tmp_path: Path) -> None:
-    """Unit vectors survive it, and may even learn; whatever happens, it is said, and what is kept is finite."""
+    """Unit vectors survive it, and may even learn; whatever happens, it is message, and what is kept is finite."""
     try:
         done = run(method, out=tmp_path, learning_rate=1e6)
     except TrainingError as error:
@@ -177,16 +177,16 @@ def test_a_huge_learning_rate(method: str, tmp_path: Path) -> None:
         assert_finite(tmp_path)
 
 
-def beliefs(method: str, dim: int) -> tuple[Embedding, Tensor]:
+def embeddings(method: str, dim: int) -> tuple[Embedding, Tensor]:
     torch.manual_seed(0)
     features = torch.rand(12, FEATURES)
     return build_head(METHODS[method].head, FEATURES, dim)(features), features
 
 
 @every_method
-def test_beliefs_of_other_dimensions_do_not_compare(method: str) -> None:
+def test_embeddings_of_other_dimensions_do_not_compare(method: str) -> None:
     with pytest.raises(InputError, match="dimension") as caught:
-        rms_distance(beliefs(method, 4)[0], beliefs(method, 5)[0])
+        rms_distance(embeddings(method, 4)[0], embeddings(method, 5)[0])
     assert_says_what_to_do(caught.value)
 
 
@@ -194,9 +194,9 @@ def test_beliefs_of_other_dimensions_do_not_compare(method: str) -> None:
 def test_a_loss_for_another_dimension_refuses_or_does_not_care(method: str) -> None:
     loss = METHODS[method].loss(Setting(RECIPE.but(method=method, dim=4), classes=4, features=FEATURES))
     labels = torch.arange(12) % 4
-    belief, features = beliefs(method, 5)
+    embedding, features = embeddings(method, 5)
     try:
-        value = loss(belief, labels, features) if isinstance(loss, ReadsFeatures) else loss(belief, labels)
+        value = loss(embedding, labels, features) if isinstance(loss, ReadsFeatures) else loss(embedding, labels)
     except InputError as error:
         assert (error.what, error.got) == ("dimension", "5")  # noqa: PT017 - both ends are allowed
     else:
@@ -211,8 +211,8 @@ class _BreaksItself(nn.Module):
         super().__init__()
         self.inner, self.weight = OnMeans(build_loss("triplet").loss), nn.Parameter(torch.zeros(()))  # type: ignore[arg-type]
 
-    def forward(self, belief: Embedding, labels: Tensor) -> Tensor:
-        value: Tensor = self.inner(belief, labels)
+    def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
+        value: Tensor = self.inner(embedding, labels)
         return value + (self.weight * 0).sqrt()  # 0, with slope NaN
 
 

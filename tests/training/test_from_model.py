@@ -1,4 +1,4 @@
-"""Uncertainty added to a model that exists: its places stay, bit for bit."""
+"""Uncertainty added to a existing model: its means stay, bit for bit."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def models() -> dict[str, Embedder]:
 
 @pytest.mark.parametrize("kind", ["point", "gaussian"])
 @pytest.mark.parametrize("method", ["pfe", "ranking"])
-def test_places_stay_bit_for_bit_and_scales_learn(kind: str, method: str, models: dict[str, Embedder]) -> None:
+def test_means_stay_bit_for_bit_and_scales_learn(kind: str, method: str, models: dict[str, Embedder]) -> None:
     start = models[kind]
     before = start.fingerprint
     done = run_training(DIGITS, RECIPE.but(method=method, epochs=3, learning_rate=0.01), start=start)
@@ -42,11 +42,11 @@ def test_places_stay_bit_for_bit_and_scales_learn(kind: str, method: str, models
     assert len({epoch.recall_at_1 for epoch in done.history}) == 1
     assert done.embedder.card["validation"]["epoch"] == 3  # no early epoch is better: the last one has learned most
 
-    belief = done.embedder.encode(TEST)
-    distance = torch.cdist(belief.mean, belief.mean).fill_diagonal_(torch.inf)
+    embedding = done.embedder.encode(TEST)
+    distance = torch.cdist(embedding.mean, embedding.mean).fill_diagonal_(torch.inf)
     labels = np.array(TEST.labels)
     wrong = labels[distance.argmin(1).numpy()] != labels
-    assert metrics.auroc(wrong, belief.uncertainty.numpy()) > 0.65
+    assert metrics.auroc(wrong, embedding.uncertainty.numpy()) > 0.65
 
 
 def test_the_level_of_the_scales_is_where_mutual_likelihood_is_best(models: dict[str, Embedder]) -> None:
@@ -58,9 +58,9 @@ def test_the_level_of_the_scales_is_where_mutual_likelihood_is_best(models: dict
     settle_scales(start, pixels, labels)
 
     def loss(factor: float) -> float:
-        belief = start.encode(pixels)
+        embedding = start.encode(pixels)
         return MutualLikelihood()(
-            belief.rebuild(belief.tensors() | {"scale": belief.scale * factor**0.5}), labels
+            embedding.rebuild(embedding.tensors() | {"scale": embedding.scale * factor**0.5}), labels
         ).item()
 
     assert loss(1) < min(loss(0.9), loss(1.1))
@@ -79,7 +79,7 @@ class _Body(nn.Module):
         return self.layers(pixels)
 
 
-def test_batch_norm_and_dropout_of_a_foreign_backbone_stay_in_eval() -> None:
+def test_batch_norm_and_dropout_of_an_external_backbone_stay_in_eval() -> None:
     torch.manual_seed(0)
     start = Embedder(_Body(), "point", InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=16).eval()
     start.backbone.layers[2].running_mean.fill_(0.3)  # type: ignore[index,union-attr,operator]
@@ -121,7 +121,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(models: dict[str, Embedder], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"dim": 8}, "dim: 16 -> 8"),
         ({"backbone": "lam-fashion"}, "backbone: mlp -> lam-fashion"),
@@ -132,15 +132,15 @@ def test_a_stopped_run_goes_on_bit_for_bit(models: dict[str, Embedder], tmp_path
     ],
 )
 def test_what_does_not_fit_the_model_is_named(
-    change: dict[str, object], said: str, models: dict[str, Embedder], tmp_path: Path
+    change: dict[str, object], message: str, models: dict[str, Embedder], tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         run_training(DIGITS, RECIPE.but(**({"method": "pfe"} | change)), start=models["point"], out=tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
 class _Elsewhere(nn.Module):
-    """A head with a layer of the usual name that puts pictures where no gaussian head would."""
+    """A head with a layer of the same name that gives means that no gaussian head would."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,16 +150,16 @@ class _Elsewhere(nn.Module):
         return Point(self.location(features))
 
 
-def test_a_head_whose_places_cannot_be_kept_is_refused() -> None:
+def test_a_head_whose_means_cannot_be_kept_is_refused() -> None:
     start = Embedder("mlp", _Elsewhere(), InputSpec(8, 8, 1, (0.0,), (1.0,))).eval()
-    with pytest.raises(InputError, match="places a gaussian head can keep"):
+    with pytest.raises(InputError, match="means a gaussian head can keep"):
         run_training(DIGITS, RECIPE.but(method="pfe"), start=start)
 
 
-def test_a_model_with_one_place_for_all_is_refused(models: dict[str, Embedder]) -> None:
+def test_a_model_with_one_point_for_all_is_refused(models: dict[str, Embedder]) -> None:
     start = Embedder("mlp", "point", models["point"].spec, dim=16).eval()
     nn.init.zeros_(start.head.location.weight)  # type: ignore[union-attr,arg-type]
-    with pytest.raises(InputError, match="same place"):
+    with pytest.raises(InputError, match="same point"):
         run_training(DIGITS, RECIPE.but(method="pfe"), start=start)
 
 

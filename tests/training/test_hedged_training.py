@@ -26,16 +26,16 @@ def test_learns_digits_and_its_link(method: str, family: str, tmp_path: Path) ->
     trained = run_training(DIGITS, RECIPE.but(method=method), out=tmp_path)
     assert trained.history[-1].recall_at_1 > 0.8
     assert trained.history[-1].loss < trained.history[0].loss
-    belief = trained.embedder.encode(TEST)
-    assert belief.family == family
+    embedding = trained.embedder.encode(TEST)
+    assert embedding.family == family
 
     link = Matcher(**Embedder.load(tmp_path).card["link"])
     labels = np.array(TEST.labels[:200])
     same = torch.from_numpy(labels[:, None] == labels)
-    p = expected_match_probability(link, belief[:200], belief[:200])
+    p = expected_match_probability(link, embedding[:200], embedding[:200])
     assert p[same].mean() > 0.6
     assert p[~same].mean() < 0.2
-    assert ((self_mismatch(link, belief) > 0) & (self_mismatch(link, belief) < 1)).all()
+    assert ((self_mismatch(link, embedding) > 0) & (self_mismatch(link, embedding) < 1)).all()
 
 
 def test_other_losses_learn_no_link() -> None:

@@ -37,8 +37,8 @@ def learned(hasty: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trai
 
 
 def recall(embedder: Embedder) -> float:
-    place = embedder.encode(TEST).mean
-    nearest = torch.cdist(place, place).fill_diagonal_(torch.inf).argmin(1)
+    mean = embedder.encode(TEST).mean
+    nearest = torch.cdist(mean, mean).fill_diagonal_(torch.inf).argmin(1)
     labels = np.array(TEST.labels)
     return float((labels[nearest] == labels).mean())
 
@@ -47,19 +47,19 @@ def test_noise_costs_no_recall(learned: tuple[Trained, Path]) -> None:
     assert recall(learned[0].embedder) > recall(run_training(DIGITS, RECIPE.but(method="point")).embedder) - 0.03
 
 
-def test_beliefs_tell_pictures_apart_and_what_is_typical(learned: tuple[Trained, Path]) -> None:
+def test_embeddings_tell_pictures_apart_and_what_is_typical(learned: tuple[Trained, Path]) -> None:
     embedder = learned[0].embedder
     assert isinstance(embedder.head, LastLayerLaplace)
-    belief = embedder.encode(TEST)
-    assert isinstance(belief, NovelGaussian)
-    assert belief.uncertainty.std() > 0.1 * belief.uncertainty.mean()
+    embedding = embedder.encode(TEST)
+    assert isinstance(embedding, NovelGaussian)
+    assert embedding.uncertainty.std() > 0.1 * embedding.uncertainty.mean()
     held = embedder.card["pictures"]["validation"]
     assert len(embedder.head.usual) == held
-    assert (belief.novelty.diff().abs() > 0).any()
+    assert (embedding.novelty.diff().abs() > 0).any()
     noise = np.random.default_rng(0).integers(0, 256, (100, 8, 8), dtype=np.uint8)
     strange = embedder.encode(noise)
     assert isinstance(strange, NovelGaussian)
-    assert strange.novelty.median() > belief.novelty.median()
+    assert strange.novelty.median() > embedding.novelty.median()
 
 
 def test_what_is_on_disk_is_what_was_learned(learned: tuple[Trained, Path]) -> None:

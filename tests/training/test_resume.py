@@ -44,7 +44,7 @@ def assert_same_run(resumed: Trained, folder: Path, whole: tuple[Trained, Path])
     assert resumed.history == whole[0].history
     assert resumed.embedder.fingerprint == whole[0].embedder.fingerprint
     assert equal(bits(folder), bits(whole[1]))
-    cards = [json.loads((place / "card.json").read_text()) for place in (folder, whole[1])]
+    cards = [json.loads((path / "card.json").read_text()) for path in (folder, whole[1])]
     assert cards[0] == cards[1]
 
 
@@ -116,12 +116,12 @@ def test_more_epochs(whole: tuple[Trained, Path], tmp_path: Path) -> None:
 
 def test_a_finished_run_stays_as_it_is(whole: tuple[Trained, Path]) -> None:
     before = bits(whole[1])
-    told: list[object] = []
-    again = run_training(DIGITS, RECIPE, out=whole[1], resume=True, tell=told.append)
+    events: list[object] = []
+    again = run_training(DIGITS, RECIPE, out=whole[1], resume=True, tell=events.append)
     assert again.history == whole[0].history
     assert again.embedder.fingerprint == whole[0].embedder.fingerprint == Embedder.load(whole[1]).fingerprint
     assert equal(bits(whole[1]), before)
-    assert told == []
+    assert events == []
 
 
 def test_resume_without_a_run_begins_one(whole: tuple[Trained, Path], tmp_path: Path) -> None:
@@ -131,23 +131,23 @@ def test_resume_without_a_run_begins_one(whole: tuple[Trained, Path], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"dim": 8}, "dim: 16 -> 8"),
         ({"seed": 3}, "seed: 0 -> 3"),
         ({"learning_rate": 0.5}, "learning_rate: 0.001 -> 0.5"),
     ],
 )
-def test_another_recipe(whole: tuple[Trained, Path], change: dict[str, Any], said: str) -> None:
+def test_another_recipe(whole: tuple[Trained, Path], change: dict[str, Any], message: str) -> None:
     before = bits(whole[1])
-    with pytest.raises(TrainingError, match=said):
+    with pytest.raises(TrainingError, match=message):
         run_training(DIGITS, RECIPE.but(**change), out=whole[1], resume=True)
     assert equal(bits(whole[1]), before)
 
 
-@pytest.mark.parametrize(("source", "said"), [("digits:train", "pictures"), ("digits:train@!8,9", "classes")])
-def test_other_pictures(whole: tuple[Trained, Path], source: str, said: str) -> None:
-    with pytest.raises(TrainingError, match=f"other {said}"):
+@pytest.mark.parametrize(("source", "message"), [("digits:train", "pictures"), ("digits:train@!8,9", "classes")])
+def test_other_pictures(whole: tuple[Trained, Path], source: str, message: str) -> None:
+    with pytest.raises(TrainingError, match=f"other {message}"):
         run_training(load(source), RECIPE, out=whole[1], resume=True)
 
 

@@ -33,8 +33,8 @@ def test_learns_digits(method: str, tmp_path: Path) -> None:
     assert all(np.isfinite(step.loss) for step in steps)
 
     test = load("digits:test")
-    belief = trained.embedder.encode(test)
-    distance = torch.cdist(belief.mean, belief.mean).fill_diagonal_(torch.inf)
+    embedding = trained.embedder.encode(test)
+    distance = torch.cdist(embedding.mean, embedding.mean).fill_diagonal_(torch.inf)
     labels = np.array(test.labels)
     assert (labels[distance.argmin(1)] == labels).mean() > 0.85
 
@@ -131,7 +131,7 @@ def test_a_loss_or_miner_that_would_go_unused_is_refused(method: str, unused: di
 
 
 class _Poisoned(nn.Module):
-    """The usual loss until batch `at`; then NaN, in the value or only in the gradient."""
+    """The given loss until batch `at`; then NaN, in the value or only in the gradient."""
 
     def __init__(self, at: int, *, gradient_only: bool = False):
         super().__init__()
@@ -211,12 +211,12 @@ def test_classes_with_one_picture_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [([None], "without"), (["a"], "two classes or more"), ([str(i) for i in range(40)], "two pictures")],
 )
-def test_data_that_cannot_teach(labels: list[str | None], said: str, tmp_path: Path) -> None:
+def test_data_that_cannot_teach(labels: list[str | None], message: str, tmp_path: Path) -> None:
     made = ArrayImages("made", tuple(map(str, range(40))), tuple((labels * 40)[:40]), np.zeros((40, 8, 8), np.uint8))
-    with pytest.raises(TrainingError, match=said):
+    with pytest.raises(TrainingError, match=message):
         run_training(made, RECIPE, out=tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

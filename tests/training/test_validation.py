@@ -34,11 +34,11 @@ def test_a_picture_without_a_mate_does_not_count() -> None:
     assert judge(["a", "b", "a", "b", "c"]).recall_at_1(Point(points)) == 0.0
 
 
-def test_recall_is_that_of_places_so_firm_pictures_are_no_hubs() -> None:
+def test_recall_is_that_of_points_so_certain_pictures_are_no_hubs() -> None:
     turn = torch.tensor([0.0, 0.1, 1.5, 1.6]).double()
     direction = torch.stack([turn.cos(), turn.sin()], 1)
-    belief = VonMisesFisher(direction, torch.tensor([1e4, 1.0, 1.0, 1.0]).double())
-    assert judge(["a", "a", "b", "b"]).recall_at_1(belief) == 1.0
+    embedding = VonMisesFisher(direction, torch.tensor([1e4, 1.0, 1.0, 1.0]).double())
+    assert judge(["a", "a", "b", "b"]).recall_at_1(embedding) == 1.0
 
 
 def test_first_matcher() -> None:
@@ -50,15 +50,15 @@ def test_first_matcher() -> None:
     assert judge(["a", "b", "a", "b"]).matcher(Point(points)) is None
 
 
-@pytest.mark.parametrize("spread", [0.0, 1e-3])
-def test_collapse(spread: float) -> None:
-    points = torch.ones(6, 3) + spread * torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("scale", [0.0, 1e-3])
+def test_collapse(scale: float) -> None:
+    points = torch.ones(6, 3) + scale * torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
     with pytest.raises(TrainingError, match="collapsed") as caught:
         judge(["a", "b"] * 3).check_not_collapsed(Point(points), Recipe())
     assert "learning_rate" in caught.value.fix
 
 
-def test_doubt_alone_is_no_spread() -> None:
+def test_uncertainty_alone_is_no_scale() -> None:
     with pytest.raises(TrainingError, match="collapsed"):
         judge(["a", "b"] * 3).check_not_collapsed(Gaussian(torch.ones(6, 3), torch.ones(6, 1)), Recipe())
 
@@ -69,7 +69,7 @@ def test_one_direction_is_a_collapse_however_sure_of_it() -> None:
         judge(["a", "b"] * 3).check_not_collapsed(VonMisesFisher(direction, torch.logspace(-2, 3, 6)), Recipe())
 
 
-def test_two_places_are_no_collapse() -> None:
+def test_two_points_are_no_collapse() -> None:
     judge(["a", "b"]).check_not_collapsed(Point(torch.eye(2)), Recipe())
 
 

@@ -41,7 +41,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure a model: retrieval, verification, selective prediction, calibration, OOD detection."""
-    from howsure.data.corrupted import corrupted_set, corruption_named
+    from howsure.data.corruptions import corrupted_set, corruption_named
     from howsure.decide import Policy
     from howsure.evaluation.answer_calibration import answer_metrics, calibration_reports
     from howsure.evaluation.model import evaluate_embeddings as measure

@@ -62,18 +62,18 @@ def gate(
         for name, score in first.scores.items()
     }
     by, score = next(iter(first.scores.items()))
-    chosen = gate_for(score[~judged], share=share)
-    asked = chosen.asks(score)
+    threshold = gate_for(score[~judged], share=share)
+    asked = score > threshold
     right = np.where(asked, second.right, first.right)[judged]
     seconds = {"cheap": first.seconds, "expensive": second.seconds}
-    met = {"by": by, "doubt": chosen.doubt, "share": float(asked[judged].mean()), "accuracy": float(right.mean())}
+    met = {"by": by, "doubt": threshold, "share": float(asked[judged].mean()), "accuracy": float(right.mean())}
     if as_json:
         table = {name: {str(at): curve.at(at) for at in SHARES} for name, curve in curves.items()}
         gains = {name: curve.gain for name, curve in curves.items()}
         print_json({"gate": met, "accuracy": table, "gain": gains, "seconds": seconds, "pictures": int(judged.sum())})
         return
     _print_curves(curves, seconds)
-    print(f"gate: ask where {by} > {chosen.doubt:.6g}: a share of {met['share']:.3f}, accuracy {met['accuracy']:.4f}")
+    print(f"gate: ask where {by} > {threshold:.6g}: a share of {met['share']:.3f}, accuracy {met['accuracy']:.4f}")
 
 
 def _run(path: Path, images: ImageSet, *, strict: bool) -> _Run:

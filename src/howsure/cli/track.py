@@ -31,7 +31,7 @@ def track(
     import numpy as np
 
     from howsure import data as pictures
-    from howsure.tasks.tracking import NOBODY, Tracker
+    from howsure.tasks.tracking import UNASSIGNED, Tracker
 
     embedder = load_model(model)
     matcher = first_matcher(embedder)
@@ -44,8 +44,8 @@ def track(
     uncertainty = found.embedding.uncertainty.double()
     tracker = Tracker(
         matcher.at(0.5),
-        usual=float(uncertainty.median()),
-        doubtful=float(uncertainty.quantile(FIRM)),
+        reference=float(uncertainty.median()),
+        max_uncertainty=float(uncertainty.quantile(FIRM)),
         weighted=not plain,
     )
     frames, tracks = np.array(found.images.labels, dtype=str), np.empty(len(found.images), dtype=int)
@@ -57,7 +57,7 @@ def track(
         "detections": len(tracks),
         "frames": len(set(frames.tolist())),
         "tracks": int(tracks.max()) + 1,
-        "nobody": int((tracks == NOBODY).sum()),
+        "nobody": int((tracks == UNASSIGNED).sum()),
     }
     if as_json:
         print_json({"file": str(out), **counts, "skipped": found.skipped})

@@ -12,15 +12,13 @@ from howsure.data.images import ArrayImages, FileImages, ImageSet, Skipped
 from howsure.data.input_spec import InputSpec
 from howsure.data.loading import load
 from howsure.data.splitting import hold_out_classes, split, validation_split
-from howsure.data.streaming import Chunk, Decoded, none_readable, pixels, stream
+from howsure.data.streaming import none_readable, pixels, stream
 
 __all__ = [
     "AUGMENTATIONS",
     "CORRUPTIONS",
     "ArrayImages",
     "BalancedBatches",
-    "Chunk",
-    "Decoded",
     "FileImages",
     "ImageSet",
     "InputSpec",

@@ -10,30 +10,28 @@ from howsure.data.sets.n_digit import occlude
 from howsure.data.suggest import did_you_mean
 from howsure.errors import InputError
 
-__all__ = ["AUGMENTATIONS", "augment"]
-
 SHIFT = 0.125  # of each side, at most
 OCCLUSION_PROB, MAX_SIDE = 0.2, 28  # what hedged instance embeddings were trained with
 
 Augmentation = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
-def augment(pixels: np.ndarray, kinds: Sequence[str], *, rng: np.random.Generator) -> np.ndarray:
-    """A changed copy of uint8 pictures (N, C, H, W): each kind, a key of `AUGMENTATIONS`, in turn.
+def augment(pixels: np.ndarray, names: Sequence[str], *, rng: np.random.Generator) -> np.ndarray:
+    """A changed copy of uint8 pictures (N, C, H, W): each of these keys of `AUGMENTATIONS` in turn.
 
     >>> augment(np.zeros((2, 3, 8, 8), np.uint8), ["flip", "shift"], rng=np.random.default_rng(0)).shape
     (2, 3, 8, 8)
     """
-    for kind in kinds:
-        if kind not in AUGMENTATIONS:
+    for name in names:
+        if name not in AUGMENTATIONS:
             known = list(AUGMENTATIONS)
-            raise InputError("augment", expected=" or ".join(known), got=repr(kind), fix=did_you_mean(kind, known))
-        pixels = AUGMENTATIONS[kind](pixels, rng)
+            raise InputError("augment", expected=" or ".join(known), got=repr(name), fix=did_you_mean(name, known))
+        pixels = AUGMENTATIONS[name](pixels, rng)
     return pixels
 
 
 def _flip(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Left and right change places in half of the pictures."""
+    """Half of the pictures are mirrored left to right."""
     mirrored = rng.random(len(pixels)) < 0.5
     return np.where(mirrored[:, None, None, None], pixels[..., ::-1], pixels)
 

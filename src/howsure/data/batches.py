@@ -1,4 +1,4 @@
-"""Batches of P classes x K pictures, the diet of metric learning."""
+"""Batches of P classes x K pictures, as metric learning needs them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,8 +6,6 @@ import numpy as np
 
 from howsure.data.suggest import listed
 from howsure.errors import InputError
-
-__all__ = ["BalancedBatches"]
 
 
 class BalancedBatches:
@@ -39,7 +37,7 @@ class BalancedBatches:
         return -(-pictures // (self.classes * self.per_class))
 
     def epoch(self, number: int) -> Iterator[np.ndarray]:
-        """The batches of one epoch: P x K indices each, the K of a class side by side."""
+        """The batches of one epoch: P x K indices each, the K of a class next to each other."""
         rng = np.random.default_rng([self.seed, number])
         of_class = [_dealt(members, self.per_class, rng=rng) for members in self._members]
         hands = _dealt(np.arange(len(self._members)), self.classes, rng=rng)

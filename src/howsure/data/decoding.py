@@ -22,8 +22,6 @@ from PIL import Image, UnidentifiedImageError
 
 from howsure.errors import DataError
 
-__all__ = ["MAX_PIXELS", "decode", "is_plain"]
-
 MAX_PIXELS = 100_000_000
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO")
 _ORIENTATION = 0x0112
@@ -41,7 +39,7 @@ _UPRIGHT = {
 def decode(
     source: str | os.PathLike[str] | bytes | BinaryIO | Image.Image, *, max_pixels: int = MAX_PIXELS
 ) -> Image.Image:
-    """The first frame of a picture, upright, in mode "L" or "RGB".
+    """The first frame of a picture, upright, in mode "L" or "RGB"; a Pillow image that is plain already as it is.
 
     A path, the content of a file as bytes, an open binary file, or a Pillow image. The content decides, not the
     extension. Transparency is laid on white. 16 bits are scaled to 8; floats in [0, 1] are taken as such; other
@@ -52,19 +50,17 @@ def decode(
     Traceback (most recent call last):
     howsure.errors.DataError: picture: expected a picture, got not a picture in a known format
     """
+    if type(source) is Image.Image and source.mode in ("L", "RGB") and not source.info:
+        return source
     what = os.fspath(source) if isinstance(source, str | os.PathLike) else "picture"
     try:
         with _quiet_pillow(), _opened(source) as image:
-            _check_size(image.width * image.height, max_pixels)
+            if (count := image.width * image.height) > max_pixels:
+                raise DataError("picture", got=f"too many pixels: {count:,} (limit {max_pixels:,})")
             image.load()
             return _plain(image)
     except Exception as error:  # a plugin that meets a damaged file raises whatever it trips over
         raise DataError(what, expected="a picture", got=_reason(error, max_pixels)) from error
-
-
-def is_plain(image: Image.Image) -> bool:
-    """Whether `decode` would return this Pillow image unchanged."""
-    return type(image) is Image.Image and image.mode in ("L", "RGB") and not image.info
 
 
 @contextmanager
@@ -103,11 +99,6 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def _check_size(pixels: int, limit: int) -> None:
-    if pixels > limit:
-        raise DataError("picture", got=f"too many pixels: {pixels:,} (limit {limit:,})")
-
-
 def _plain(image: Image.Image) -> Image.Image:
     turn = _UPRIGHT.get(_orientation(image))
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
@@ -133,9 +124,9 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
     finite = values[np.isfinite(values)]
     if not finite.size:
         raise DataError("picture", got="no finite pixel")
-    low, high, usual = float(finite.min()), float(finite.max()), 1.0 if image.mode == "F" else 65535.0
-    if low >= 0 and high <= usual:
-        low, high = 0.0, usual
+    low, high, full = float(finite.min()), float(finite.max()), 1.0 if image.mode == "F" else 65535.0
+    if low >= 0 and high <= full:
+        low, high = 0.0, full
     values = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
     scaled = (values - low) * (255.0 / ((high - low) or 1.0))
     return Image.fromarray(np.rint(scaled).clip(0, 255).astype(np.uint8))
@@ -148,19 +139,19 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 
 def _reason(error: Exception, limit: int) -> str:
-    said = str(error)
+    message = str(error)
     if isinstance(error, DataError):
         return error.got
     if isinstance(error, Image.DecompressionBombError):
-        pixels = re.search(r"\((\d+) pixels\)", said)
+        pixels = re.search(r"\((\d+) pixels\)", message)
         return f"too many pixels: {int(pixels[1]):,} (limit {limit:,})" if pixels else "too many pixels"
     if isinstance(error, MemoryError):
         return "a picture that needs too much memory"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()  # no such file or directory, permission denied, ...
-    if isinstance(error, EOFError) or "truncated" in said.lower():
+    if isinstance(error, EOFError) or "truncated" in message.lower():
         return "truncated file"
-    return f"damaged file ({said or type(error).__name__})"
+    return f"damaged file ({message or type(error).__name__})"
 
 
 _filters_lock = threading.Lock()

@@ -8,8 +8,6 @@ from howsure.data.images import FileImages
 from howsure.data.suggest import listed
 from howsure.errors import DataError
 
-__all__ = ["EXTENSIONS", "first_folder", "images_below", "load_folder"]
-
 # .heic and .heif are here although Pillow cannot read them: they are reported as skipped, not passed over in silence.
 _NAMES = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm avif jp2 ico heic heif"
 EXTENSIONS = frozenset(f".{name}" for name in _NAMES.split())

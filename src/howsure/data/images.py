@@ -14,8 +14,6 @@ from PIL import Image
 from howsure.data.decoding import decode
 from howsure.errors import InputError
 
-__all__ = ["ArrayImages", "FileImages", "ImageSet", "Skipped"]
-
 
 @dataclass(frozen=True)
 class Skipped:
@@ -42,12 +40,12 @@ class ImageSet(ABC):
             raise InputError("ids", expected="each once", got=f"{twice!r} {count} times")
 
     @property
-    @abstractmethod
     def paths(self) -> tuple[Path | None, ...]:
-        """Where each picture lies; None for a picture in memory."""
+        """The file of each picture; None for a picture in memory."""
+        return (None,) * len(self)
 
     def stamp(self, i: int) -> dict[str, Any]:
-        """Where picture i came from, and enough to see that its file has not changed."""
+        """The source of picture i, and enough to see that its file has not changed."""
         path = self.paths[i]
         if path is None:
             return {"source": self.name}
@@ -110,13 +108,7 @@ class ArrayImages(ImageSet):
         if len(self.array) != len(self.ids):
             raise InputError("array", expected=f"one picture for each of {len(self.ids)} ids", got=str(len(self.array)))
 
-    @property
-    def paths(self) -> tuple[None, ...]:
-        """No picture has a path."""
-        return (None,) * len(self)
-
     def image(self, i: int) -> Image.Image:
-        """Picture i."""
         return Image.fromarray(self.array[i])
 
     def _rows(self, indices: np.ndarray) -> dict[str, Any]:
@@ -137,11 +129,9 @@ class FileImages(ImageSet):
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The file of each picture."""
         return self.files
 
     def image(self, i: int) -> Image.Image:
-        """Picture i, decoded."""
         return decode(self.files[i])
 
     def _rows(self, indices: np.ndarray) -> dict[str, Any]:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from PIL import Image
 
-from howsure.data.decoding import decode, is_plain
+from howsure.data.decoding import decode
 from howsure.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["InputSpec"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class InputSpec:
         The largest centred part with the wanted proportions is resized (bilinear, antialiased), which is the same
         as scaling the shorter side and cropping the centre. A picture of the right size is left as it is.
         """
-        image = image if is_plain(image) else decode(image)
+        image = decode(image)
         mode = "L" if self.channels == 1 else "RGB"
         image = image if image.mode == mode else image.convert(mode)
         if image.size != (self.width, self.height):

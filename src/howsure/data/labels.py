@@ -11,8 +11,6 @@ from torch import Tensor
 
 from howsure.errors import InputError
 
-__all__ = ["checked_labels", "checked_text", "paths_as_ids"]
-
 
 def checked_labels(labels: Iterable[Any], count: int) -> list[str | None]:
     """Labels as text; None stays, for an identity that is not known.

@@ -12,8 +12,6 @@ from howsure.data.suggest import did_you_mean
 from howsure.data.tables import TABLES, load_table
 from howsure.errors import DataError
 
-__all__ = ["load"]
-
 _SET = re.compile(r"(?P<name>[\w-]+)(?::(?P<split>[\w-]+))?")
 
 

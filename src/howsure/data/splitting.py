@@ -9,8 +9,6 @@ from howsure.data.images import ImageSet
 from howsure.data.suggest import did_you_mean, listed
 from howsure.errors import DataError, InputError, TrainingError
 
-__all__ = ["hold_out_classes", "split", "validation_split"]
-
 AT_MOST = 5_000  # pictures that validate
 
 

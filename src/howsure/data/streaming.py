@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,8 +19,6 @@ from howsure.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["Chunk", "Decoded", "none_readable", "pixels", "stream"]
 
 _IN_MEMORY = 1 << 30  # bytes; more than that goes to a file
 _RUN = 16  # pictures for one thread at a time: a task for each would cost as much as decoding a small one
@@ -52,10 +50,6 @@ def stream(images: ImageSet, spec: InputSpec, *, batch: int = 256, strict: bool 
     """
     if batch < 1:
         raise InputError("batch", expected="at least 1", got=str(batch))
-    return _stream(images, spec, batch=batch, strict=strict)
-
-
-def _stream(images: ImageSet, spec: InputSpec, *, batch: int, strict: bool) -> Iterator[Chunk]:
     pool = ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1), thread_name_prefix="howsure-decode")
     waiting: deque[list[Future[list[_Outcome]]]] = deque()
     try:
@@ -75,17 +69,16 @@ _Outcome = tuple[int, np.ndarray | Skipped]
 
 
 def _read(images: ImageSet, spec: InputSpec, *, rows: range, strict: bool) -> list[_Outcome]:
-    return [(i, _pixels_or_reason(images, spec, i=i, strict=strict)) for i in rows]
-
-
-def _pixels_or_reason(images: ImageSet, spec: InputSpec, *, i: int, strict: bool) -> np.ndarray | Skipped:
-    try:
-        return spec.pixels(images.image(i))
-    except DataError as error:
-        if strict:
-            raise
-        path = images.paths[i]
-        return Skipped(images.ids[i], None if path is None else str(path), error.got)
+    outcomes: list[_Outcome] = []
+    for i in rows:
+        try:
+            outcomes.append((i, spec.pixels(images.image(i))))
+        except DataError as error:
+            if strict:
+                raise
+            path = images.paths[i]
+            outcomes.append((i, Skipped(images.ids[i], None if path is None else str(path), error.got)))
+    return outcomes
 
 
 def _chunk(runs: list[Future[list[_Outcome]]], spec: InputSpec) -> Chunk:
@@ -100,13 +93,10 @@ def _chunk(runs: list[Future[list[_Outcome]]], spec: InputSpec) -> Chunk:
     return Chunk(np.array([i for i, _ in read], dtype=np.int64), torch.from_numpy(stacked), skipped)
 
 
-def pixels(
-    images: ImageSet, spec: InputSpec, *, strict: bool = False, progress: Callable[[int], None] | None = None
-) -> Decoded:
+def pixels(images: ImageSet, spec: InputSpec, *, strict: bool = False) -> Decoded:
     """All pictures at once, in memory up to 1 GiB and in an unnamed temporary file beyond it.
 
-    `progress` is called with the number of pictures done so far, the skipped ones included. That no picture at all
-    can be read is an error.
+    That no picture at all can be read is an error.
     """
     import torch
 
@@ -119,8 +109,6 @@ def pixels(
         filled += len(chunk.indices)
         kept.append(chunk.indices)
         skipped.extend(chunk.skipped)
-        if progress is not None:
-            progress(filled + len(skipped))
     if skipped and not filled:
         raise none_readable(images, skipped)
     survivors = images.subset(np.concatenate(kept)) if skipped else images

@@ -3,8 +3,6 @@
 from collections.abc import Collection
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "listed"]
-
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
     """A question that names the nearest known words, or nothing when none is near.

@@ -6,15 +6,14 @@ the path as written when absent). Other columns are ignored.
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from howsure.data.images import FileImages
 from howsure.data.suggest import did_you_mean
 from howsure.errors import DataError
-
-__all__ = ["TABLES", "load_table"]
 
 Row = tuple[int, Mapping[str, Any]]  # line number, values by column
 
@@ -25,13 +24,12 @@ def load_table(path: Path) -> FileImages:
     labels: list[str | None] = []
     files: list[Path] = []
     for line, row in _rows(path):
-        file = _text(row.get("path"), column="path", where=f"{path}, line {line}")
-        label = _text(row.get("label"), column="label", where=f"{path}, line {line}")
+        where = f"{path}, line {line}"
+        file, label, name = (_text(row.get(column), column=column, where=where) for column in ("path", "label", "id"))
         if file is None:
-            raise DataError(f"{path}, line {line}", expected="a path", got="none")
-        name = _text(row.get("id"), column="id", where=f"{path}, line {line}") or file
+            raise DataError(where, expected="a path", got="none")
+        name = name or file
         if name in ids:
-            where = f"{path}, line {line}"
             raise DataError(where, expected="each id once", got=f"{name!r}, which is already on line {ids[name]}")
         ids[name] = line
         labels.append(label)
@@ -77,14 +75,6 @@ def _separated(path: Path, delimiter: str) -> Iterator[Row]:
             raise DataError(where, expected="well-formed quotes and fields", got=str(error)) from error
 
 
-def _csv(path: Path) -> Iterator[Row]:
-    return _separated(path, ",")
-
-
-def _tsv(path: Path) -> Iterator[Row]:
-    return _separated(path, "\t")
-
-
 def _jsonl(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig") as file:
         for line, text in enumerate(file, start=1):
@@ -100,4 +90,8 @@ def _jsonl(path: Path) -> Iterator[Row]:
             yield line, row
 
 
-TABLES = {".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl}
+TABLES: dict[str, Callable[[Path], Iterator[Row]]] = {
+    ".csv": partial(_separated, delimiter=","),
+    ".tsv": partial(_separated, delimiter="\t"),
+    ".jsonl": _jsonl,
+}

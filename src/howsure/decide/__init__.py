@@ -5,26 +5,19 @@ at most `max_error`, as long as they come like the held-out ones and model and g
 exact binomial tests on thresholds fixed without looking at the queries that test them (fixed-sequence testing).
 """
 
-from howsure.decide.answer import REASONS, Answer
+from howsure.decide.answer import REASONS, Answer, decide, verify_pair
 from howsure.decide.ask import Finding, Match, ask
 from howsure.decide.calibration import calibrate
 from howsure.decide.calibration_report import CalibrationReport
 from howsure.decide.certify import Certified, certify, least_count, widest_threshold
 from howsure.decide.drift import Drift, DriftState, Reference
-from howsure.decide.evidence import DEPTH, FEATURES, PLAIN, Evidence, lead, weigh
-from howsure.decide.held_out import FIT_SHARE, data_hash
+from howsure.decide.evidence import DEPTH, Evidence, lead, weigh
 from howsure.decide.policy import Certificate, Limits, Policy
-from howsure.decide.probability import AnswerProbabilities, Odds, UnknownRange, both_ways
-from howsure.decide.rules import decide, verify_pair
 
 __all__ = [
     "DEPTH",
-    "FEATURES",
-    "FIT_SHARE",
-    "PLAIN",
     "REASONS",
     "Answer",
-    "AnswerProbabilities",
     "CalibrationReport",
     "Certificate",
     "Certified",
@@ -34,15 +27,11 @@ __all__ = [
     "Finding",
     "Limits",
     "Match",
-    "Odds",
     "Policy",
     "Reference",
-    "UnknownRange",
     "ask",
-    "both_ways",
     "calibrate",
     "certify",
-    "data_hash",
     "decide",
     "lead",
     "least_count",

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from howsure.decide.answer import Answer
+from howsure.decide.answer import Answer, decide
 from howsure.decide.evidence import DEPTH, weigh
 from howsure.decide.policy import Policy
-from howsure.decide.rules import decide
 from howsure.embeddings import Embedding
 from howsure.index import Index
 from howsure.match import Matcher
@@ -31,7 +30,7 @@ class Finding:
 
     answer: Answer
     uncertainty: float  # of the query: will the answer be wrong?
-    novelty: float | None  # of the query: is it unlike anything seen? None where the belief does not say
+    novelty: float | None  # of the query: is it unlike anything seen? None where its embedding keeps none
     matches: tuple[Match, ...]
     exact: bool
 
@@ -39,10 +38,10 @@ class Finding:
 def _identities(ids: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """A number for each identity, (Q, k): that of the label, or of the item where it has none."""
     codes: dict[tuple[bool, str], int] = {}
-    # Labels and bare ids cannot meet: a tuple keeps them apart.
-    named = zip(ids.ravel().tolist(), labels.ravel().tolist(), strict=True)
-    whose = [codes.setdefault((False, i) if label is None else (True, label), len(codes)) for i, label in named]
-    return np.array(whose, int).reshape(ids.shape)
+    # A label and an id of the same text are kept apart by the flag.
+    pairs = zip(ids.ravel().tolist(), labels.ravel().tolist(), strict=True)
+    found = [codes.setdefault((False, i) if label is None else (True, label), len(codes)) for i, label in pairs]
+    return np.array(found, int).reshape(ids.shape)
 
 
 def ask(
@@ -64,11 +63,10 @@ def ask(
     uncertainty = query.uncertainty.double().numpy()
     novelty = None if query.novelty is None else query.novelty.double().numpy()
     novel = [None] * len(query) if novelty is None else novelty.tolist()
-    if matches.ids.shape[1] == 0:
-        nothing = Answer("unknown", "no_close_match", None)
-        return [Finding(nothing, value, novel[row], (), True) for row, value in enumerate(uncertainty.tolist())]
     labels = matches.labels
-    if policy:
+    if matches.ids.shape[1] == 0:
+        answers = [Answer("unknown", "no_close_match", None)] * len(query)
+    elif policy:
         near = matches.distances[:, :DEPTH], _identities(matches.ids[:, :DEPTH], labels[:, :DEPTH])
         answers = decide(
             policy,

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import beta, binom
 
-__all__ = ["Certified", "certify", "expected_share", "least_count", "widest_threshold"]
-
 
 @dataclass(frozen=True)
 class Certified:
@@ -44,10 +42,10 @@ def certify(
     accepted, errors = _accepted(np.asarray(uncertainty, float), np.asarray(error, bool), np.asarray(grid, float))
     p = np.where(accepted > 0, binom.cdf(errors, accepted, max_error), 1.0)
     share, level, best = (1 - confidence) / len({*starts}), 0.0, None
-    for place in range(len(p)):
-        level += share if place in starts else 0.0
-        if level and p[place] <= level:
-            best = place, level
+    for position in range(len(p)):
+        level += share if position in starts else 0.0
+        if level and p[position] <= level:
+            best = position, level
         else:
             level = 0.0
     if best is None:
@@ -68,7 +66,7 @@ def widest_threshold(
 ) -> Certified | None:
     """`certify` on the items `test`; the items `fit` fix thresholds, and where walks start."""
     plan = _plan(uncertainty, error, fit=fit, test=test, max_error=max_error)
-    # Where the clearest proof is foreseen, where it is if the fitting items were lucky, and half-way to it.
+    # Where the clearest proof is expected, where it is if the fitting items were lucky, and half-way to it.
     clearest, cautious = int(np.argmin(plan.log_p)), int(np.argmin(plan.log_p_unlucky))
     starts = [clearest, cautious, int(np.searchsorted(plan.accepted, plan.accepted[clearest] / 2))]
     return certify(uncertainty[test], error[test], plan.grid, max_error=max_error, confidence=confidence, starts=starts)
@@ -94,7 +92,7 @@ def expected_share(
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Thresholds, how many of the fitting items each accepts, and the p-value that this lets foresee."""
+    """Thresholds, how many of the fitting items each accepts, and the p-value to expect."""
 
     grid: np.ndarray
     accepted: np.ndarray
@@ -107,8 +105,8 @@ def _plan(uncertainty: np.ndarray, error: np.ndarray, *, fit: np.ndarray, test: 
     accepted, errors = _accepted(uncertainty[fit], error[fit], grid)
     share, seen = len(test) / len(fit), errors + 0.5
     count = np.maximum(accepted * share, 1).astype(int)
-    usual, unlucky = (binom.logcdf(wrong * share, count, max_error) for wrong in (seen, seen + np.sqrt(seen)))
-    return _Plan(grid, accepted, usual, unlucky)
+    log_p = (binom.logcdf(wrong * share, count, max_error) for wrong in (seen, seen + np.sqrt(seen)))
+    return _Plan(grid, accepted, *log_p)
 
 
 def least_count(max_error: float, confidence: float) -> int:

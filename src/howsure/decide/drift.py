@@ -10,8 +10,6 @@ import numpy as np
 
 from howsure.errors import InputError
 
-__all__ = ["Drift", "DriftState", "Reference"]
-
 FALSE_ALARMS = 0.01
 BETS = (0.25, 0.5)  # powers: strong bets on strong changes, milder ones on mild changes
 LEAST_P, MOST = 1e-12, 1e100  # a bet stays finite; less than it could win, so the proof holds
@@ -19,7 +17,7 @@ LEAST_P, MOST = 1e-12, 1e100  # a bet stays finite; less than it could win, so t
 
 @dataclass(frozen=True)
 class Reference:
-    """What held-out queries were like: numbers drawn by lot among them. Empty where the belief does not say."""
+    """Uncertainty and novelty of held-out queries, a random sample. Empty where embeddings keep no novelty."""
 
     uncertainty: tuple[float, ...]
     novelty: tuple[float, ...]
@@ -37,7 +35,7 @@ class DriftState:
 class Drift:
     """Watches whether queries are still like those of calibration, in uncertainty and in novelty.
 
-    Each query gets a p-value: its place among the reference and all queries before it, ties by lot. While queries are
+    Each query gets a p-value: its rank among the reference and all queries before it, ties at random. While queries are
     exchangeable with the reference, these are independent and uniform, whatever the distribution. Bets `k p^(k - 1)` on
     small and on large p, begun at every moment t with a stake of 1/(t(t + 1)), then win nothing on average, so their
     capital ever reaches 1/a with probability at most a (Ville): `false_alarms` bounds the chance of any false alarm

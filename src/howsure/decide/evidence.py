@@ -11,11 +11,11 @@ from howsure.errors import InputError
 from howsure.match import Matcher
 
 DEPTH = 64  # matches that a decision looks at
-NEIGHBOURS = 5  # of them, those whose mean distance says how familiar a query is
+NEIGHBOURS = 5  # of them, those whose mean distance is a feature
 LEAST_P = 1e-6  # a p-value below is as good as 0
 SMALLEST = 1e-6  # a distance below is as good as 0
 FEATURES = 9
-PLAIN = 6  # of them, the first, tell P(none); the others gain nothing there, and move with the size of the gallery
+PLAIN = 6  # of them, the first, give P(none); the others gain nothing there, and change with the size of the gallery
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +27,18 @@ class Evidence:
     ratio: np.ndarray  # log of how many times as far as the best match that other one is
     support: np.ndarray  # log-odds of the best identity against all others, every match counted
     lift: np.ndarray  # how much nearer than the mean match the best one is, in standard deviations of all
-    votes: np.ndarray  # how many of the matches show the best identity
+    agreement: np.ndarray  # how many of the matches show the best identity
     neighbour_distance: np.ndarray  # mean over the nearest few
     uncertainty: np.ndarray  # of the query itself
-    novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the belief does not say
-    gap: np.ndarray  # distance of places to the best match: without the variances of both; not a feature
+    novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the embedding keeps none
+    gap: np.ndarray  # distance of means to the best match: without the variances of both; not a feature
 
     def features(self) -> np.ndarray:
         """(Q, FEATURES), oriented so that larger means likelier right."""
-        usual = np.log(np.maximum(1 - self.novelty, LEAST_P))
+        typical = np.log(np.maximum(1 - self.novelty, LEAST_P))
         near, sure = -self.neighbour_distance, -self.uncertainty
-        plain = [self.log_odds, self.margin, self.support, near, sure, usual]
-        return np.column_stack([*plain, self.ratio, self.lift, self.votes])
+        plain = [self.log_odds, self.margin, self.support, near, sure, typical]
+        return np.column_stack([*plain, self.ratio, self.lift, self.agreement])
 
     def __getitem__(self, rows: np.ndarray) -> Evidence:
         return Evidence(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -67,7 +67,7 @@ def weigh(
         ratio=np.log1p(ahead / np.maximum(first, SMALLEST)),
         support=_support(-matcher.scale * distances, identities),
         lift=(distances.mean(1) - first) / np.maximum(distances.std(1), SMALLEST),
-        votes=(identities == identities[:, :1]).sum(1).astype(float),
+        agreement=(identities == identities[:, :1]).sum(1).astype(float),
         neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
         uncertainty=np.asarray(uncertainty, float),
         novelty=np.zeros(len(distances)) if novelty is None else np.asarray(novelty, float),

@@ -1,4 +1,4 @@
-"""Held-out queries: who is known, who is hidden, who fits and who tests, and what a search finds for them."""
+"""Held-out queries: which are known, which are hidden, which fit and which test; their searches and pairs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
+from howsure.compare import rms_distance
 from howsure.decide.evidence import DEPTH
 from howsure.embeddings import Embedding
 from howsure.errors import CalibrationError, InputError
+from howsure.match import Matcher
 from howsure.neighbours import Neighbours, neighbours
 from howsure.numerics.link import folds_of
 
 FIT_SHARE = 1 / 3  # of the queries fit probabilities and fix the thresholds; the rest test them
 LEAST = 30
+COLUMNS, PAIRS = 2_000, 500_000  # gallery items and pairs looked at
+MATCHES, DIFFERENT = 5_000, 5  # matching pairs that are fitted, and how many that differ for each
+
+
+@dataclass(frozen=True, eq=False)
+class SampledPairs:
+    """Queries and gallery items they can see, (P,): some that match, and some that differ."""
+
+    row: np.ndarray  # of the query
+    distance: np.ndarray
+    same: np.ndarray
+    base_rate: float  # share of matches among all, before sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +47,7 @@ class HeldOut:
     test: np.ndarray  # rows
 
     @classmethod
-    def of(
+    def split(
         cls,
         query: Embedding,
         labels: Sequence[str | None],
@@ -41,22 +56,42 @@ class HeldOut:
         unknown_rate: float,
         rng: np.random.Generator,
     ) -> HeldOut:
-        """Roles by lot. Where every query has a mate, a share of them does not see it."""
+        """Roles at random. Where every query has a mate in the gallery, it is hidden from a share of them."""
         wanted = np.array([*labels], dtype=object)
         enrolled = np.isin(wanted, [*{*identities}])
         hidden = enrolled & (rng.random(len(wanted)) < unknown_rate) if enrolled.all() else np.zeros(len(wanted), bool)
         fit, test = np.split(rng.permutation(len(wanted)), [round(FIT_SHARE * len(wanted))])
         return cls(query, wanted, hidden, enrolled & ~hidden, folds_of(labels), fit, test)
 
+    def nearest(self, gallery: Embedding, names: np.ndarray) -> Neighbours:
+        """The DEPTH nearest items; a hidden query does not see its own identity."""
 
-def nearest(held: HeldOut, gallery: Embedding, names: np.ndarray) -> Neighbours:
-    """The DEPTH nearest items; a hidden query does not see its own identity."""
+        def own(rows: np.ndarray) -> np.ndarray:
+            mask: np.ndarray = (self.wanted[rows][:, None] == names) & self.hidden[rows][:, None]
+            return mask
 
-    def own(rows: np.ndarray) -> np.ndarray:
-        mask: np.ndarray = (held.wanted[rows][:, None] == names) & held.hidden[rows][:, None]
-        return mask
+        return neighbours(self.query, gallery, depth=DEPTH, hidden=own)
 
-    return neighbours(held.query, gallery, depth=DEPTH, hidden=own)
+    def pairs(
+        self, rows: np.ndarray, gallery: Embedding, names: np.ndarray, *, different: int, rng: np.random.Generator
+    ) -> SampledPairs:
+        """Matching pairs of these queries, and `different` times as many others, at random."""
+        columns = rng.permutation(len(gallery))[:COLUMNS]
+        rows = rows[: max(1, PAIRS // len(columns))]
+        same = self.wanted[rows][:, None] == names[columns]
+        seen = ~(same & self.hidden[rows][:, None])
+        match, other = (rng.permutation(np.flatnonzero(chosen & seen)) for chosen in (same, ~same))
+        rate = len(match) / max(1, len(match) + len(other))
+        match = match[:MATCHES]
+        row, column = np.divmod(np.concatenate([match, other[: max(1, different * len(match))]]), len(columns))
+        query, items = (part.to(dtype=torch.float64) for part in (self.query[rows[row]], gallery[columns[column]]))
+        distance = rms_distance(query, items, paired=True).numpy()
+        return SampledPairs(rows[row], distance, np.arange(len(row)) < len(match), rate)
+
+    def fit_matcher(self, gallery: Embedding, names: np.ndarray, *, rng: np.random.Generator) -> Matcher:
+        """P(same) over pairs of a query and a gallery item it can see, at the rate at which they match there."""
+        pairs = self.pairs(self.fit, gallery, names, different=DIFFERENT, rng=rng)
+        return Matcher.fit(pairs.distance, pairs.same, folds=self.folds[pairs.row]).at(pairs.base_rate)
 
 
 def data_hash(ids: Sequence[str], labels: Sequence[str | None]) -> str:

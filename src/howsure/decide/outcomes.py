@@ -1,4 +1,4 @@
-"""Several ways to answer the same queries, counted side by side."""
+"""Count answers, right and wrong, of several ways to answer the same queries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from howsure.decide.held_out import FIT_SHARE
 from howsure.embeddings import Embedding, point_estimates
 from howsure.neighbours import neighbours
 
-__all__ = ["Nearest", "Row", "Tally", "Verdicts", "certified_threshold", "nearest", "rows_of", "verdicts_of"]
-
 
 @dataclass(frozen=True)
 class Tally:
-    """How many queries of one kind were asked, answered, and answered wrongly."""
+    """How many queries were asked, answered, and answered wrongly."""
 
     asked: int
     answered: int
@@ -41,14 +39,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Row:
-    """One way to answer, and its tally for every kind of query."""
+    """One way to answer, and its tally for every group of queries."""
 
     name: str
     tallies: dict[str, Tally]
 
-    def over(self, *kinds: str) -> Tally:
-        """The tally of several kinds together."""
-        return sum((self.tallies[kind] for kind in kinds), Tally(0, 0, 0))
+    def over(self, *groups: str) -> Tally:
+        """The tally of several groups together."""
+        return sum((self.tallies[group] for group in groups), Tally(0, 0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +56,14 @@ class Verdicts:
     answered: np.ndarray  # (Q,) bool
     wrong: np.ndarray  # (Q,) bool, only where answered
 
+    def tally(self, rows: np.ndarray) -> Tally:
+        """Of the queries that a mask chooses."""
+        return Tally(int(rows.sum()), int(self.answered[rows].sum()), int(self.wrong[rows].sum()))
+
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """What a search over plain means offers: the nearest identity, its similarity, its lead over the next identity."""
+    """A search by point estimates: the nearest identity, its similarity, its lead over the next identity."""
 
     identity: np.ndarray  # (Q,)
     similarity: np.ndarray  # (Q,)
@@ -70,10 +72,9 @@ class Nearest:
 
 def nearest(query: Embedding, gallery: Embedding, identities: Sequence[str]) -> Nearest:
     """The nearest gallery item of each query by point estimates: no uncertainty takes part."""
-    names, points = np.asarray(identities), point_estimates(gallery)
-    asked = point_estimates(query)
-    best = neighbours(asked, points, depth=1).positions[:, 0]
-    other = neighbours(asked, points, depth=1, hidden=lambda rows: names == names[best[rows]][:, None])
+    names, queries, items = np.asarray(identities), point_estimates(query), point_estimates(gallery)
+    best = neighbours(queries, items, depth=1).positions[:, 0]
+    other = neighbours(queries, items, depth=1, hidden=lambda rows: names == names[best[rows]][:, None])
     top = _similarity(query, gallery, best)
     alone = np.isinf(other.distances[:, 0])
     return Nearest(names[best], top, np.where(alone, np.inf, top - _similarity(query, gallery, other.positions[:, 0])))
@@ -103,16 +104,9 @@ def verdicts_of(
     return Verdicts(kinds != "not_sure", matched_wrongly | ((kinds == "unknown") & ~missing))
 
 
-def rows_of(verdicts: dict[str, Verdicts], kinds: Sequence[str]) -> tuple[Row, ...]:
-    """One row a way to answer; `kinds` says of every query what kind it is."""
-    of_kind = {kind: np.asarray(kinds) == kind for kind in dict.fromkeys(kinds)}
+def rows_of(verdicts: dict[str, Verdicts], groups: Sequence[str]) -> tuple[Row, ...]:
+    """One row a way to answer; `groups` names the group of every query."""
+    members = {group: np.asarray(groups) == group for group in dict.fromkeys(groups)}
     return tuple(
-        Row(
-            name,
-            {
-                kind: Tally(int(rows.sum()), int(given.answered[rows].sum()), int(given.wrong[rows].sum()))
-                for kind, rows in of_kind.items()
-            },
-        )
-        for name, given in verdicts.items()
+        Row(name, {group: given.tally(rows) for group, rows in members.items()}) for name, given in verdicts.items()
     )

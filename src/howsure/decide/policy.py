@@ -23,9 +23,9 @@ POLICY_FILE = "policy.json"
 
 @dataclass(frozen=True)
 class Limits:
-    """What is usual among held-out queries that were answered rightly: 95 % of them lie on the good side of each."""
+    """95 % of the held-out queries that were answered rightly lie on the good side of each."""
 
-    gap: float | None  # None where the belief tells its novelty
+    gap: float | None  # None where embeddings keep their novelty
     margin: float
     uncertainty: float | None  # None where every query has the same
     gallery_uncertainty: float | None
@@ -52,7 +52,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Policy:
-    """A matcher, the chances of what a query is, and two thresholds with a guarantee.
+    """A matcher, the probabilities of what a query is, and two thresholds with a guarantee.
 
     Thresholds are log-odds: answer `match` where the best match is right with `match_at` or more, `unknown` where
     nothing in the gallery is it with `unknown_at` or more, where both are so the likelier, else `not_sure`.
@@ -93,8 +93,8 @@ class Policy:
         if made.changes == index.changes:
             return ()
         counts = {"items": (made.gallery, len(index)), "identities": (made.identities, index.count_identities())}
-        told = [f"{what}: {then} at calibration, {now} now" for what, (then, now) in counts.items() if then != now]
-        return tuple(told) if told or made.changes is None else ("items were replaced since calibration",)
+        changes = [f"{what}: {then} at calibration, {now} now" for what, (then, now) in counts.items() if then != now]
+        return tuple(changes) if changes or made.changes is None else ("items were replaced since calibration",)
 
     def matcher_at(self, identities: int | None) -> Matcher:
         """The matcher where a pair matches as rarely as in a gallery of so many identities."""
@@ -141,6 +141,6 @@ class Policy:
                 "limits": Limits(**keys["limits"]),
                 "reference": Reference(tuple(reference["uncertainty"]), tuple(reference["novelty"])),
                 "certificate": Certificate(**keys["certificate"]),
-                "honesty": {name: CalibrationReport.from_json(said) for name, said in keys["honesty"].items()},
+                "honesty": {name: CalibrationReport.from_json(report) for name, report in keys["honesty"].items()},
             }
         )

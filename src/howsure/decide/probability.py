@@ -10,12 +10,12 @@ from scipy.special import log_expit
 
 from howsure.decide.evidence import FEATURES, PLAIN, Evidence
 from howsure.numerics.isotonic import Isotonic
-from howsure.numerics.link import Link
-from howsure.numerics.logistic import Logistic
-
-__all__ = ["AnswerProbabilities", "Odds", "UnknownRange", "both_ways"]
+from howsure.numerics.link import Link, fit_link
+from howsure.numerics.logistic import Logistic, fit_logistic
 
 WITHIN = 0.99
+PRIOR_SCALE = 1.0  # of the features' coefficients: they say much the same, so none need be large
+ABSENT_SCALE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,18 +28,18 @@ class Odds:
 
 @dataclass(frozen=True)
 class UnknownRange:
-    """How uncertain and how novel unknowns were. A blurred picture is far from everything too, and may be known."""
+    """The uncertainty and novelty of unknowns. A blurred picture is far from everything too, and may be known."""
 
     uncertainty: float
     novelty: float
 
     @classmethod
     def around(cls, unknown: Evidence) -> UnknownRange:
-        """So far that 99 % of these lie within, in each."""
+        """The range in which 99 % of these lie, in each."""
         return cls(*(float(np.quantile(values, WITHIN)) for values in (unknown.uncertainty, unknown.novelty)))
 
     def holds(self, evidence: Evidence) -> np.ndarray:
-        """(Q,): neither is larger."""
+        """Which queries lie in the range, (Q,)."""
         return (evidence.uncertainty <= self.uncertainty) & (evidence.novelty <= self.novelty)
 
 
@@ -52,20 +52,20 @@ class AnswerProbabilities:
     reach: UnknownRange | None = None  # of the unknowns that were met
 
     def scores(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
-        """What thresholds are set on: never flat. Out of reach, none has no odds: what was never met is not told."""
+        """What thresholds are set on: never flat. Outside the range of the unknowns that were met, none has no odds."""
         odds = self._odds(evidence, self.right.score(evidence.features()), ratio)
         return (
             odds if self.reach is None else replace(odds, none=np.where(self.reach.holds(evidence), odds.none, -np.inf))
         )
 
-    def told(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
-        """What to tell: calibrated."""
+    def calibrated(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
+        """What probabilities are made of."""
         return self._odds(evidence, self.right.log_odds(self.right.score(evidence.features())), ratio)
 
     def _odds(self, evidence: Evidence, right: np.ndarray, ratio: float) -> Odds:
-        """With `ratio` times as many identities as calibration met, each of them is likely that much less beforehand.
+        """With `ratio` times as many identities as in calibration, the prior of each of them is smaller by as much.
 
-        What speaks for another item is in the evidence, for it was searched among all of them. Not so for none: against
+        For another item this is in the evidence, which comes from a search among all of them. Not so for none: against
         the best match its odds grow by `ratio`.
         """
         if self.absent is None:
@@ -78,7 +78,7 @@ class AnswerProbabilities:
 
     @classmethod
     def from_json(cls, keys: dict[str, Any]) -> AnswerProbabilities:
-        """The chances that `asdict` wrote."""
+        """What `asdict` wrote."""
         right, absent, reach = keys["right"], keys["absent"], keys["reach"]
         link = Link(_logistic(right["logistic"], FEATURES), Isotonic.from_json(right["steps"]))
         return cls(
@@ -86,6 +86,25 @@ class AnswerProbabilities:
             None if absent is None else _logistic(absent, 2 * PLAIN),
             None if reach is None else UnknownRange(**reach),
         )
+
+
+def fit_answer_probabilities(
+    evidence: Evidence, right: np.ndarray, known: np.ndarray, folds: np.ndarray
+) -> AnswerProbabilities:
+    """P(the best match is right) and, of the others, P(nothing in the gallery is it)."""
+    features = evidence.features()
+    if right.all() or not right.any():
+        # With one outcome only, the probability of the pair stands in.
+        link = Link(Logistic((1.0, *[0.0] * (features.shape[1] - 1)), 0.0))
+    else:
+        link = fit_link(features, right, folds, prior_scale=PRIOR_SCALE)
+    if known.all():
+        return AnswerProbabilities(link, None)
+    wrong, both, reach = ~right, both_ways(evidence), UnknownRange.around(evidence[~known])
+    if known[wrong].any():
+        return AnswerProbabilities(link, fit_logistic(both[wrong], ~known[wrong], prior_scale=ABSENT_SCALE), reach)
+    # Another item was never right yet: the rule of succession.
+    return AnswerProbabilities(link, Logistic((0.0,) * both.shape[1], float(np.log(wrong.sum() + 1))), reach)
 
 
 def both_ways(evidence: Evidence) -> np.ndarray:

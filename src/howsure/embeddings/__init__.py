@@ -1,13 +1,11 @@
-"""What we believe about items: one base, one file a family."""
+"""Embeddings with uncertainty: one base, one file a family."""
 
 from howsure.embeddings.base import Embedding, cat, restore
 from howsure.embeddings.draws import Draws
-from howsure.embeddings.fused import fused
 from howsure.embeddings.gaussian import Gaussian
 from howsure.embeddings.mixture import GaussianMixture
 from howsure.embeddings.novelty import NovelGaussian
-from howsure.embeddings.point import Point
-from howsure.embeddings.point_estimate import point_estimates
+from howsure.embeddings.point import Point, point_estimates
 from howsure.embeddings.von_mises_fisher import VonMisesFisher
 
 __all__ = [
@@ -19,7 +17,6 @@ __all__ = [
     "Point",
     "VonMisesFisher",
     "cat",
-    "fused",
     "point_estimates",
     "restore",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
@@ -16,7 +16,7 @@ from howsure.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Draws(Embedding):
-    """S networks' views of N items; draw s is the same network for every item, so draws are compared draw by draw.
+    """S networks' embeddings of N items; draw s is one network for all items, so draws are compared draw by draw.
 
     `atoms` is an embedding of any other family with item axes (N, S). By the law of total variance
 
@@ -49,24 +49,21 @@ class Draws(Embedding):
         """Join the embeddings that S networks give to the same items."""
         if not draws:
             raise InputError("draws", expected="at least one embedding", got="none")
-        kinds = {(draw.family, *(tuple(t.shape) for t in draw.tensors().values())) for draw in draws}
-        if len(kinds) > 1:
-            raise InputError(
-                "draws",
-                expected="one family and shape in every draw",
-                got=" and ".join(map(str, sorted(kinds, key=str))),
-            )
+        shapes = {(draw.family, *(tuple(t.shape) for t in draw.tensors().values())) for draw in draws}
+        if len(shapes) > 1:
+            got = " and ".join(map(str, sorted(shapes, key=str)))
+            raise InputError("draws", expected="one family and shape in every draw", got=got)
         rows = [draw.tensors() for draw in draws]
         return cls(draws[0].rebuild({name: torch.stack([row[name] for row in rows], 1) for name in rows[0]}))
 
     @property
     def aleatoric(self) -> Tensor:
-        """What each network says about the picture, (N, D)."""
+        """The variance within draws, (N, D)."""
         return self.atoms.variance.mean(1)
 
     @property
     def epistemic(self) -> Tensor:
-        """What the networks disagree about, (N, D)."""
+        """The variance between draws, (N, D)."""
         means = self.atoms.mean
         return (means - means.mean(1, keepdim=True)).square().mean(1)  # Tensor.var warns about empty batches
 
@@ -86,11 +83,11 @@ class Draws(Embedding):
     def novelty(self) -> Tensor | None:
         """The mean over draws, where each keeps it.
 
-        Twice the mean of p-values is a p-value, however they hang together: an alarm at 1 - a is false for at most a
-        share 2a of usual pictures.
+        Twice the mean of p-values is a p-value, however they depend on each other: an alarm at 1 - a is false for at
+        most a share 2a of in-distribution pictures.
         """
-        told = self.atoms.novelty
-        return None if told is None else told.mean(1)
+        novelty = self.atoms.novelty
+        return None if novelty is None else novelty.mean(1)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Sample i comes from draw i mod S, the same draw for every item."""
@@ -109,8 +106,11 @@ class Draws(Embedding):
         return tuple(self.atoms.map(lambda t, s=s: t[:, s]) for s in range(_items(self.atoms)[1]))  # type: ignore[misc]
 
     def to_gaussian(self) -> Gaussian:
-        """Match the first two moments. Loses which draw said what, so a query no longer meets its own gallery."""
+        """Match the first two moments. Loses the draws, so query and gallery can no longer be compared draw by draw."""
         return Gaussian(self.mean, self.variance.sqrt())
+
+    def fused(self, groups: Tensor) -> Embedding:
+        return draw_by_draw(self, lambda draw: draw.fused(groups))
 
     @property
     def family(self) -> str:
@@ -125,6 +125,12 @@ class Draws(Embedding):
     def checked(self) -> Self:
         self.atoms.checked()
         return self
+
+
+def draw_by_draw(embedding: Embedding, function: Callable[[Embedding], Embedding]) -> Embedding:
+    """`function` of every draw, as draws; where there is one draw alone, what it gives."""
+    parts = [function(draw) for draw in embedding.by_draw()]
+    return parts[0] if len(parts) == 1 else Draws.stack(parts)
 
 
 def _items(atoms: Embedding) -> tuple[int, ...]:

@@ -1,14 +1,15 @@
-"""A belief in several places at once."""
+"""A mixture of Gaussians: several modes for one item."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from howsure.embeddings.base import Embedding, axes, rotated_scale
+from howsure.embeddings.base import Embedding, axes
+from howsure.embeddings.gaussian import rotated_scale
 from howsure.errors import InputError
 
 
@@ -57,32 +58,23 @@ class GaussianMixture(Embedding):
 
     @property
     def variance(self) -> Tensor:
-        spread = self.scale.square() + (self.location - self.mean[..., None, :]).square()
-        return (self.weights[..., None] * spread).sum(-2)
-
-    def rotated(self, rotation: Tensor) -> Self:
-        scale = rotated_scale(self.scale, rotation)
-        return self.rebuild(self.tensors() | {"location": self.location @ rotation, "scale": scale})
+        squared = self.scale.square() + (self.location - self.mean[..., None, :]).square()
+        return (self.weights[..., None] * squared).sum(-2)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Each item of each sample picks its component at random; the pick itself passes no gradient to `logits`."""
         shape = (n, *self.logits.shape[:-1])
         at = torch.rand(shape, generator=generator, dtype=self.dtype, device=self.device)
         # The last edge may round to just below one; it is never tested.
-        chosen = (at[..., None] >= self.weights.cumsum(-1)[..., :-1]).sum(-1)
-        return self._from(chosen, generator)
+        chosen = (at[..., None] >= self.weights.cumsum(-1)[..., :-1]).sum(-1)[..., None, None]  # (n, N, 1, 1)
+        location, scale = (
+            torch.take_along_dim(field[None], chosen, dim=-2).squeeze(-2) for field in (self.location, self.scale)
+        )
+        noise = torch.randn(location.shape, generator=generator, dtype=self.dtype, device=self.device)
+        return location + scale * noise
 
-    def stratified(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """(n, N, D) as `sample`, but sample i comes from component i mod K: less noise, for equal weights only."""
-        components = self.logits.shape[-1]
-        if n % components:
-            raise InputError("stratified samples", expected=f"a multiple of {components} components", got=str(n))
-        if not torch.equal(self.logits, self.logits[..., :1].expand_as(self.logits)):
-            raise InputError(
-                "stratified samples", expected="equal weights", got="logits that differ", fix="use sample()"
-            )
-        chosen = torch.arange(n, device=self.device) % components
-        return self._from(chosen.view(n, *[1] * (self.logits.ndim - 1)).expand(n, *self.logits.shape[:-1]), generator)
+    def rotated(self, rotation: Tensor) -> Self:
+        return replace(self, location=self.location @ rotation, scale=rotated_scale(self.scale, rotation))
 
     def components(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.logits.log_softmax(-1), self.location, self.scale.square().expand_as(self.location)
@@ -92,12 +84,3 @@ class GaussianMixture(Embedding):
         if (self.scale < 0).any():
             raise InputError("mixture scale", expected="standard deviations of 0 or more", got=f"{self.scale.min():g}")
         return super().checked()
-
-    def _from(self, chosen: Tensor, generator: torch.Generator | None) -> Tensor:
-        """One sample from each chosen component; `chosen` is (n, N)."""
-        rows = chosen[..., None, None]  # (n, N, 1, 1), to pick along the component axis
-        location, scale = (
-            torch.take_along_dim(field[None], rows, dim=-2).squeeze(-2) for field in (self.location, self.scale)
-        )
-        noise = torch.randn(location.shape, generator=generator, dtype=self.dtype, device=self.device)
-        return location + scale * noise

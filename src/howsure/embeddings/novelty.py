@@ -1,4 +1,4 @@
-"""A Gaussian belief that also says whether the picture is of a kind that the model has seen."""
+"""A Gaussian that also says whether the picture is like those that the model has seen."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from howsure.errors import InputError
 class NovelGaussian(Gaussian):
     """A `Gaussian`, and beside it how typical each item is, (N,): a conformal p-value, small = unlike anything seen.
 
-    Two questions, two numbers. `uncertainty`: will the answer be wrong? `novelty` = 1 - p: is this a picture of
-    another kind? An alarm at p <= a is false for at most a share a of pictures like those p was fitted on.
+    Two questions, two numbers. `uncertainty`: will the answer be wrong? `novelty` = 1 - p: is this picture OOD? An
+    alarm at p <= a is false for at most a share a of pictures like those p was fitted on.
     """
 
     name: ClassVar[str] = "novel-gaussian"

@@ -1,15 +1,16 @@
-"""A belief without doubt: what a deterministic network says."""
+"""A point without uncertainty: the embedding of a deterministic network."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from howsure.embeddings.base import Embedding, axes
+from howsure.embeddings.draws import draw_by_draw
 from howsure.errors import InputError
 
 
@@ -43,8 +44,20 @@ class Point(Embedding):
     def variance(self) -> Tensor:
         return torch.zeros_like(self.location)
 
-    def rotated(self, rotation: Tensor) -> Point:
-        return Point(self.location @ rotation)
+    def rotated(self, rotation: Tensor) -> Self:
+        return type(self)(self.location @ rotation)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         return self.location.expand(n, *self.location.shape)
+
+
+def point_estimates(embedding: Embedding) -> Embedding:
+    """The same items as points at their point estimates, draw by draw.
+
+    Expected distances grow with uncertainty, so certain items are near to everything; distances of points do not.
+
+    >>> from howsure import VonMisesFisher
+    >>> point_estimates(VonMisesFisher(torch.tensor([[0.6, 0.8]]), torch.tensor([2.0])))
+    Point(location=tensor([[0.6000, 0.8000]]))
+    """
+    return draw_by_draw(embedding, lambda draw: Point(draw.point_estimate))

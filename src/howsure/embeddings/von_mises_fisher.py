@@ -1,15 +1,15 @@
-"""A belief on the unit sphere: a direction, and how firmly."""
+"""A von Mises-Fisher distribution on the unit sphere: a direction and a concentration."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from howsure.embeddings.base import Embedding, axes
+from howsure.embeddings.base import Embedding, axes, group_sums
 from howsure.errors import InputError
 from howsure.numerics.sphere import sample_vmf
 from howsure.numerics.vmf import mean_resultant, mean_resultant_gap
@@ -23,8 +23,8 @@ class VonMisesFisher(Embedding):
 
         mean = A μ,    variance_i = ρ (1 - μ_i²) + A' μ_i²,    uncertainty = 1 - A²
 
-    >>> belief = VonMisesFisher(torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([1.797]))
-    >>> belief.mean, belief.uncertainty
+    >>> embedding = VonMisesFisher(torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([1.797]))
+    >>> embedding.mean, embedding.uncertainty
     (tensor([[0.0000, 0.0000, 0.5000]]), tensor([0.7500]))
     """
 
@@ -38,12 +38,12 @@ class VonMisesFisher(Embedding):
             raise InputError("vmf direction", expected="two dimensions or more", got=str(self.direction.shape[-1]))
 
     @classmethod
-    def of(cls, embedding: Embedding, *, asker: str) -> VonMisesFisher:
-        """The embedding itself if it is of this family; otherwise an error in the name of who asks for it."""
+    def require(cls, embedding: Embedding, *, asker: str) -> VonMisesFisher:
+        """The embedding itself if it is of this family; otherwise an error in the name of who needs it."""
         if not isinstance(embedding, cls):
             raise InputError(
                 asker,
-                expected="beliefs with a direction and a concentration",
+                expected="embeddings with a direction and a concentration",
                 got=embedding.family,
                 fix="use the vmf or the norm head",
             )
@@ -60,7 +60,7 @@ class VonMisesFisher(Embedding):
 
     @property
     def point_estimate(self) -> Tensor:
-        return self.direction  # the mean is shorter the less is known, and so nearer to everything
+        return self.direction  # the mean is shorter the less certain, and so nearer to everything
 
     @property
     def mean(self) -> Tensor:
@@ -95,11 +95,18 @@ class VonMisesFisher(Embedding):
             return None
         return (-2 * torch.log1p(-mean_resultant_gap(self.concentration.double(), 2))).sqrt().clamp_max(torch.pi)
 
-    def rotated(self, rotation: Tensor) -> VonMisesFisher:
-        return VonMisesFisher(self.direction @ rotation, self.concentration)
-
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         return sample_vmf(self.direction, self.concentration, n, generator=generator)
+
+    def rotated(self, rotation: Tensor) -> Self:
+        return replace(self, direction=self.direction @ rotation)
+
+    def fused(self, groups: Tensor) -> VonMisesFisher:
+        total = group_sums(self.concentration[:, None] * self.direction, groups)
+        length = total.norm(dim=1)
+        first = torch.zeros_like(total)
+        first[:, 0] = 1  # at concentration 0 one direction is as good as another
+        return VonMisesFisher(torch.where(length[:, None] > 0, total / length[:, None], first), length)
 
     def checked(self) -> VonMisesFisher:
         """As everywhere, and directions of length 1, and no negative concentration."""

@@ -23,7 +23,7 @@ def calibration_reports(policy: Policy, belief: Embedding, labels: Sequence[str]
     found = names[near.positions]
     novelty = None if belief.novelty is None else belief.novelty.double().numpy()
     evidence = weigh(policy.matcher, near.distances, found, belief.uncertainty.double().numpy(), novelty)
-    told = policy.chances.told(evidence, ratio=policy.ratio(len(np.unique(names))))
+    told = policy.chances.calibrated(evidence, ratio=policy.ratio(len(np.unique(names))))
     alone = np.unique(names, return_counts=True)[1][np.unique(names, return_inverse=True)[1]] == 1
     isotonic = policy.chances.right.steps is not None
     judged = {"right": CalibrationReport.judged(RIGHT, expit(told.right), found[:, 0] == names, isotonic=isotonic)}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from howsure.compare import rms_distance
-from howsure.embeddings import Embedding, fused
+from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.index.index import Index
 
@@ -25,7 +25,7 @@ def identities(gallery: Index) -> tuple[list[str], Embedding]:
     if not named:
         raise InputError("gallery", expected="items with labels", got=f"{len(ids)} without", fix="add them with labels")
     places, groups = _groups([labels[place] for place in named])
-    return [str(label) for label in places], fused(embedding[named], groups)
+    return [str(label) for label in places], embedding[named].fused(groups)
 
 
 def best_pictures(embedding: Embedding, labels: Sequence[object], k: int) -> list[int]:

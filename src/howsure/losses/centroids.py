@@ -88,7 +88,7 @@ class Centroids(nn.Module):
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
         """In training mode it counts as an iteration."""
-        vmf = VonMisesFisher.of(embedding, asker="centroids loss").checked()
+        vmf = VonMisesFisher.require(embedding, asker="centroids loss").checked()
         classes, dim = self.centroids.shape
         check_dim(vmf, dim, like="the centroids have")
         check_labels(labels, items=len(vmf), classes=classes)
@@ -184,7 +184,7 @@ def nearest_centroid(embedding: Embedding, centroids: Tensor) -> Nearest:
     >>> nearest_centroid(vmf, torch.eye(2))
     Nearest(rows=tensor([1]), confidence=tensor([0.4000]))
     """
-    vmf = VonMisesFisher.of(embedding, asker="nearest centroid").checked()
+    vmf = VonMisesFisher.require(embedding, asker="nearest centroid").checked()
     if centroids.ndim != 2 or centroids.shape[1] != vmf.dim or not len(centroids):
         raise InputError("centroids", expected=f"(K, {vmf.dim})", got=str(tuple(centroids.shape)))
     cosine, row = (vmf.direction @ centroids.to(vmf.dtype).T).max(1)

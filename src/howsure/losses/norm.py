@@ -47,5 +47,5 @@ class NormTriplet(nn.Module):
 
 def free_vectors(embedding: Embedding) -> Tensor:
     """z = concentration · direction, (N, D): what the norm head was given before it took length and direction apart."""
-    vmf = VonMisesFisher.of(embedding, asker="norm loss").checked()
+    vmf = VonMisesFisher.require(embedding, asker="norm loss").checked()
     return vmf.concentration[:, None] * vmf.direction

@@ -28,7 +28,7 @@ class ExpectedLikelihood(nn.Module):
 
     def logits(self, embedding: Embedding) -> Tensor:
         """(N, classes) log-probabilities up to a constant for each picture; float64."""
-        vmf = VonMisesFisher.of(embedding, asker="vmf loss").checked()
+        vmf = VonMisesFisher.require(embedding, asker="vmf loss").checked()
         dim = self.weight.shape[1]
         check_dim(vmf, dim, like="the classes have")
         f = vmf.concentration.double()[:, None] * vmf.direction.double()

@@ -1,4 +1,4 @@
-"""Expected values of a function of the distance between two Gaussian beliefs, without samples.
+"""Expected values of a function of the distance between two Gaussians, without samples.
 
 If w ~ N(δ, λ I) in D dimensions, r = |w| is noncentral chi with m = |δ|:
 
@@ -22,8 +22,6 @@ from torch.autograd import Function
 
 from howsure.errors import InputError
 from howsure.numerics.vmf import log_bessel
-
-__all__ = ["Radius", "closed_form_match", "plane_radius", "radius", "surrogate"]
 
 NODES = 24
 WINDOW = 7.0  # standard deviations; |w| is sub-Gaussian with √λ
@@ -63,8 +61,8 @@ def radius(gap: Tensor, variance: Tensor, dim: float | Tensor, *, nodes: int = N
     m, lam = torch.broadcast_tensors(gap.double(), variance.double())
     lam = torch.maximum(lam, LEAST * m.detach().square() + 1e-30)
     at, weights = _legendre(nodes, gap.device)
-    centre, spread = torch.sqrt((m.square() + (dim - 1) * lam).clamp_min(0)), WINDOW * lam.sqrt()
-    low, high = (centre - spread).clamp_min(0), centre + spread
+    centre, half = torch.sqrt((m.square() + (dim - 1) * lam).clamp_min(0)), WINDOW * lam.sqrt()
+    low, high = (centre - half).clamp_min(0), centre + half
     r = low[..., None] + (high - low)[..., None] * at
     m, lam = m[..., None], lam[..., None]
     wide = dim[..., None].double() if isinstance(dim, Tensor) else dim
@@ -113,17 +111,15 @@ def closed_form_match(gap: Tensor, variance: Tensor, *, scale: Tensor | float, o
     first = (variance + gap.square()).sum(-1)
     second = 2 * (variance.square() + 2 * variance * gap.square()).sum(-1)
     mean = first.sqrt() * (1 - second / (8 * first.square()))
-    spread = (first - mean.square()).clamp_min(0)
-    return torch.sigmoid((offset - scale * mean) / torch.sqrt(1 + math.pi * scale**2 * spread / 8))
+    rest = (first - mean.square()).clamp_min(0)  # the variance of |w|
+    return torch.sigmoid((offset - scale * mean) / torch.sqrt(1 + math.pi * scale**2 * rest / 8))
 
 
 def _scaled_bessel(dim: float | Tensor, x: Tensor) -> Tensor:
     """ℓ_ν(x) - x up to a constant, by the quickest accurate way."""
-    if isinstance(dim, Tensor):
-        return log_bessel(dim / 2 - 1, x)
-    if dim == 2:
+    if not isinstance(dim, Tensor) and dim == 2:
         return _LogI0e.apply(x)
-    if dim == 3:
+    if not isinstance(dim, Tensor) and dim == 3:
         small = x < 1e-4
         safe = torch.where(small, torch.ones_like(x), x)
         return torch.where(small, -x, torch.log(-torch.expm1(-2 * safe) / (2 * safe)))

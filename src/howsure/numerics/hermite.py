@@ -1,4 +1,4 @@
-"""The distance of two Gaussian beliefs in one, two or three dimensions, by a product of Gauss-Hermite rules.
+"""The distance of two Gaussians in one, two or three dimensions, by a product of Gauss-Hermite rules.
 
 w = δ + √λ ⊙ ε, ε ~ N(0, I): fixed nodes in place of random ε. Any diagonal λ, no Bessel functions, working precision.
 At 64 nodes it costs what 8 × 8 samples cost, at about a tenth of their error (link 5, 5). It suits training; where
@@ -16,8 +16,6 @@ from torch import Tensor
 from howsure.errors import InputError
 from howsure.numerics.chi import Radius
 
-__all__ = ["MOST_DIMENSIONS", "product_radius"]
-
 MOST_DIMENSIONS = 3
 ALONG = {1: 24, 2: 8, 3: 4}  # nodes along each axis
 LEAST = 1e-12  # added to |w|², for a finite gradient at zero
@@ -34,10 +32,10 @@ def product_radius(gap: Tensor, variance: Tensor) -> Radius:
         raise InputError("dimension", expected=f"1 to {MOST_DIMENSIONS}", got=str(dim), fix="use chi.radius")
     nodes, log_weights = _grid(dim, gap.device, gap.dtype)
     # The slope of a root is infinite at 0, where a point has its variance.
-    spread = variance.clamp_min(LEAST).sqrt()
+    scale = variance.clamp_min(LEAST).sqrt()
     total = torch.full_like(gap[..., :1], LEAST)
     for axis in range(dim):  # axis by axis: no (..., nodes, D) in memory
-        total = total + (gap[..., axis, None] + spread[..., axis, None] * nodes[:, axis]).square()
+        total = total + (gap[..., axis, None] + scale[..., axis, None] * nodes[:, axis]).square()
     return Radius(total.sqrt(), log_weights.expand_as(total))
 
 

@@ -11,8 +11,6 @@ from scipy.special import logit
 
 from howsure.errors import InputError
 
-__all__ = ["Isotonic", "fit_isotonic"]
-
 
 @dataclass(frozen=True)
 class Isotonic:

@@ -12,8 +12,6 @@ from scipy.special import expit
 from howsure.numerics.isotonic import Isotonic, fit_isotonic
 from howsure.numerics.logistic import Logistic, fit_logistic
 
-__all__ = ["FOLDS", "Link", "crossed", "fit_link", "folds_of"]
-
 FOLDS = 5
 
 
@@ -84,9 +82,9 @@ def folds_of(groups: Sequence[str | None]) -> np.ndarray:
     [1, 0, 1]
     """
     names = [f"item {row}" if name is None else f"group {name}" for row, name in enumerate(groups)]
-    # In an order that means nothing, as a lot would, but the same every time.
+    # In an order that means nothing, as if drawn at random, but the same every time.
     mixed = sorted(set(names), key=lambda name: (crc32(name.encode()), name))
-    fold = {name: place % FOLDS for place, name in enumerate(mixed)}
+    fold = {name: position % FOLDS for position, name in enumerate(mixed)}
     return np.array([fold[name] for name in names], int)
 
 

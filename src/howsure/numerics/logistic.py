@@ -45,9 +45,9 @@ def fit_logistic(features: np.ndarray, outcome: np.ndarray, *, prior_scale: floa
             got=f"{len(y)} examples, all {bool(y[0]) if len(y) else 'missing'}",
             fix="add held-out examples of the other kind",
         )
-    centre, spread = x.mean(0), x.std(0)
-    spread[spread < 1e-12 * (1 + np.abs(centre))] = np.inf  # a constant feature says nothing
-    z = np.column_stack([(x - centre) / spread, np.ones(len(x))])
+    centre, scale = x.mean(0), x.std(0)
+    scale[scale < 1e-12 * (1 + np.abs(centre))] = np.inf  # a constant feature says nothing
+    z = np.column_stack([(x - centre) / scale, np.ones(len(x))])
     ridge = np.append(np.full(x.shape[1], prior_scale**-2), 0.0)
 
     def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
@@ -61,5 +61,5 @@ def fit_logistic(features: np.ndarray, outcome: np.ndarray, *, prior_scale: floa
     best = minimize(
         loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8}
     )
-    coefficients = best.x[:-1] / spread
+    coefficients = best.x[:-1] / scale
     return Logistic(tuple(map(float, coefficients)), float(best.x[-1] - coefficients @ centre))

@@ -20,8 +20,6 @@ from torch.autograd.function import once_differentiable
 from howsure.errors import InputError
 from howsure.numerics.vmf import mean_resultant_gap
 
-__all__ = ["great_circle_distance", "sample_vmf"]
-
 NODES = 32
 WINDOW = 9.0  # standard deviations of the angle's tail, beyond which the density is below 1e-16 of its peak
 
@@ -74,7 +72,7 @@ def sample_vmf(direction: Tensor, concentration: Tensor, n: int, *, generator: t
 
 
 def _angle_and_tangent(mu: Tensor, k: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Angles like k, (n, ...), and unit tangents at μ, (n, ..., D), by rejection until every place has one."""
+    """Angles like k, (n, ...), and unit tangents at μ, (n, ..., D), by rejection until every element has one."""
     shape, dim = k.shape, mu.shape[-1]
     mu, k = mu.expand(*shape, dim).reshape(-1, dim), k.reshape(-1)
     angle, tangent = torch.empty_like(k), torch.empty_like(mu)

@@ -22,34 +22,18 @@ from torch.autograd import Function
 
 from howsure.errors import InputError
 
-__all__ = [
-    "inverse_mean_resultant",
-    "log_bessel",
-    "log_normalizer",
-    "mean_resultant",
-    "mean_resultant_gap",
-    "scaled_log_normalizer",
-]
-
 TOP = 20  # the order from which ten terms of the expansion give full accuracy
 TERMS = 10
 ANY_ORDER = 22  # steps down that are enough for orders from -1 up, when they differ from element to element
 
 
-def log_normalizer(concentration: Tensor, dim: int) -> Tensor:
-    """log C_d(k). Differentiable twice: the derivative is -A_d(k).
+def scaled_log_normalizer(concentration: Tensor, dim: int) -> Tensor:
+    """log C_d(k) + k, accurate also where the two are large and nearly cancel. Its derivative is 1 - A_d(k).
 
-    >>> log_normalizer(torch.tensor(0.0), 3)                       # uniform: minus the log of the sphere's area, 4π
+    >>> scaled_log_normalizer(torch.tensor(0.0), 3)                # uniform: minus the log of the sphere's area, 4π
     tensor(-2.5310)
     """
-    k = _concentration(concentration, dim)
-    return _Smooth.apply(k, dim, _LOG_C).to(concentration.dtype)
-
-
-def scaled_log_normalizer(concentration: Tensor, dim: int) -> Tensor:
-    """log C_d(k) + k, accurate also where the two are large and nearly cancel. Its derivative is 1 - A_d(k)."""
-    k = _concentration(concentration, dim)
-    return _Smooth.apply(k, dim, _LOG_C_PLUS_K).to(concentration.dtype)
+    return _smooth(concentration, dim, _LOG_C_PLUS_K)
 
 
 def mean_resultant(concentration: Tensor, dim: int) -> Tensor:
@@ -58,14 +42,12 @@ def mean_resultant(concentration: Tensor, dim: int) -> Tensor:
     >>> mean_resultant(torch.tensor([0.0, 1.797, 1000.0]), 3)
     tensor([0.0000, 0.5000, 0.9990])
     """
-    k = _concentration(concentration, dim)
-    return _Smooth.apply(k, dim, _A).to(concentration.dtype)
+    return _smooth(concentration, dim, _A)
 
 
 def mean_resultant_gap(concentration: Tensor, dim: int) -> Tensor:
     """1 - A_d(k), with full relative accuracy where A is close to 1."""
-    k = _concentration(concentration, dim)
-    return _Smooth.apply(k, dim, _GAP).to(concentration.dtype)
+    return _smooth(concentration, dim, _GAP)
 
 
 def inverse_mean_resultant(resultant: Tensor, dim: int) -> Tensor:
@@ -95,8 +77,20 @@ def log_bessel(order: Tensor | float, x: Tensor) -> Tensor:
     return _LogBessel.apply(x.double(), order)
 
 
-# What a smooth function of k is, by name, and its derivative: log C -> A -> A' -> A''.
-_LOG_C, _LOG_C_PLUS_K, _A, _GAP, _SLOPE, _BEND = range(6)
+# Smooth functions of k, each the derivative of the one before up to sign: log C + k -> 1 - A -> A' -> A''.
+_LOG_C_PLUS_K, _A, _GAP, _SLOPE, _BEND = range(5)
+
+
+def _smooth(concentration: Tensor, dim: int, which: int) -> Tensor:
+    if dim < 2:
+        raise InputError("dim", expected="2 or more", got=str(dim))
+    if not isinstance(concentration, Tensor) or not concentration.is_floating_point():
+        raise InputError("concentration", expected="a floating-point tensor", got=type(concentration).__name__)
+    if not ((concentration >= 0) & torch.isfinite(concentration)).all():
+        raise InputError(
+            "concentration", expected="finite values of 0 or more", got="a negative value, infinity or NaN"
+        )
+    return _Smooth.apply(concentration.double(), dim, which).to(concentration.dtype)
 
 
 class _Smooth(Function):
@@ -111,13 +105,7 @@ class _Smooth(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (k,) = ctx.saved_tensors
-        derivative = {
-            _LOG_C: (-1, _A),
-            _LOG_C_PLUS_K: (1, _GAP),
-            _A: (1, _SLOPE),
-            _GAP: (-1, _SLOPE),
-            _SLOPE: (1, _BEND),
-        }
+        derivative = {_LOG_C_PLUS_K: (1, _GAP), _A: (1, _SLOPE), _GAP: (-1, _SLOPE), _SLOPE: (1, _BEND)}
         if ctx.which not in derivative:
             raise NotImplementedError("the fourth derivative of log C is not available")
         sign, which = derivative[ctx.which]
@@ -164,8 +152,7 @@ def _values(k: Tensor, dim: int, which: int) -> Tensor:
         return k * rho
     if which == _GAP:
         return gap
-    scaled = -(dim / 2) * math.log(2 * math.pi) - value
-    return scaled if which == _LOG_C_PLUS_K else scaled - k
+    return -(dim / 2) * math.log(2 * math.pi) - value
 
 
 def _slope(k: Tensor, dim: int) -> Tensor:
@@ -233,15 +220,3 @@ def _debye_polynomials() -> list[list[float]]:
 
 
 _DEBYE = _debye_polynomials()
-
-
-def _concentration(concentration: Tensor, dim: int) -> Tensor:
-    if dim < 2:
-        raise InputError("dim", expected="2 or more", got=str(dim))
-    if not isinstance(concentration, Tensor) or not concentration.is_floating_point():
-        raise InputError("concentration", expected="a floating-point tensor", got=type(concentration).__name__)
-    if not ((concentration >= 0) & torch.isfinite(concentration)).all():
-        raise InputError(
-            "concentration", expected="finite values of 0 or more", got="a negative value, infinity or NaN"
-        )
-    return concentration.double()

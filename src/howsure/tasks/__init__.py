@@ -1,1 +1,1 @@
-"""What confidence is good for, one file a task: each takes beliefs and gives what a person asked for."""
+"""Tasks for embeddings with uncertainty, one file each."""

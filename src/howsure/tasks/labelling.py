@@ -1,4 +1,4 @@
-"""Which pictures to label next: typical ones of doubtful regions, far from what is labelled already."""
+"""Which pictures to label next: typical ones of uncertain regions, far from what is labelled already."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from howsure.compare import rms_distance
 from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError
 
-__all__ = ["Wanted", "label_next"]
-
 Reason = Literal["ambiguous", "novel", "different"]
 HIGH = 0.8  # a rank that is a reason of its own
 MOST = 5_000  # pictures whose distances are all kept
@@ -26,53 +24,53 @@ class Wanted:
 
     row: int
     ambiguity: float  # its rank among all, from 0 to 1
-    novelty: float  # the same; 0 where the model does not tell
+    novelty: float  # the same; 0 where the model has none
     distance: float  # to the nearest labelled or listed picture when its turn came
     reason: Reason
 
 
-def label_next(belief: Embedding, count: int, *, labelled: Embedding | None = None) -> list[Wanted]:
+def label_next(embedding: Embedding, count: int, *, labelled: Embedding | None = None) -> list[Wanted]:
     """`count` pictures, the first first: each is the one after which the others are best covered.
 
-    Cover is by places and by doubt: a picture is covered the worse, the farther the nearest labelled or listed one is
-    and the more doubtful it is itself,
+    A picture is covered the worse, the farther the nearest labelled or listed one is and the more uncertain it is,
 
-        Σ_i (1 + doubt_i) · min_j |place_i - place_j|,    j labelled or listed,
+        Σ_i (1 + u_i) · min_j |z_i - z_j|,    z the point estimates, j labelled or listed,
 
-    where doubt_i is the larger of the ranks of its ambiguity and its novelty, from 0 to 1. So a typical picture of a
-    doubtful region is asked for, not the strangest of all. Of more than 5,000 pictures every n-th is looked at.
+    where u_i is the larger of the ranks of its ambiguity and its novelty, from 0 to 1. So a typical picture of an
+    uncertain region is asked for, not the most novel of all. Of more than 5,000 pictures every n-th is looked at.
     """
-    if not 1 <= count <= min(len(belief), MOST):
-        raise InputError("count", expected=f"1 to {min(len(belief), MOST)}", got=str(count))
-    seen = np.unique(np.linspace(0, len(belief) - 1, min(len(belief), MOST)).astype(int))
-    ambiguity, novelty = _ranks(belief.uncertainty)[seen], _ranks(belief.novelty, otherwise=len(belief))[seen]
-    bare = point_estimates(belief[seen])
-    distance = rms_distance(bare, bare).numpy()
+    if not 1 <= count <= min(len(embedding), MOST):
+        raise InputError("count", expected=f"1 to {min(len(embedding), MOST)}", got=str(count))
+    seen = np.unique(np.linspace(0, len(embedding) - 1, min(len(embedding), MOST)).astype(int))
+    ambiguity = _ranks(embedding.uncertainty)[seen]
+    novelty = np.zeros(len(seen)) if embedding.novelty is None else _ranks(embedding.novelty)[seen]
+    points = point_estimates(embedding[seen])
+    distance = rms_distance(points, points).numpy()
     gap = distance.max(1)
     if labelled is not None and len(labelled):
-        gap = rms_distance(bare, point_estimates(labelled)).amin(1).numpy()
+        gap = rms_distance(points, point_estimates(labelled)).amin(1).numpy()
     weight = 1 + np.maximum(ambiguity, novelty)
     wanted: list[Wanted] = []
     left = np.ones(len(seen), dtype=bool)
     for _ in range(count):
         covered = weight @ np.maximum(gap[:, None] - distance, 0)
-        place = int(np.where(left, covered, -1).argmax())
-        left[place] = False
-        wanted.append(_wanted(int(seen[place]), ambiguity[place], novelty[place], gap[place]))
-        gap = np.minimum(gap, distance[place])
+        position = int(np.where(left, covered, -1).argmax())
+        left[position] = False
+        ranks = float(ambiguity[position]), float(novelty[position])
+        wanted.append(Wanted(int(seen[position]), *ranks, float(gap[position]), _reason(*ranks)))
+        gap = np.minimum(gap, distance[position])
     return wanted
 
 
-def _wanted(row: int, ambiguity: float, novelty: float, distance: float) -> Wanted:
-    reason: Reason = "different"
-    if max(ambiguity, novelty) >= HIGH:
-        reason = "novel" if novelty > ambiguity else "ambiguous"
-    return Wanted(row, float(ambiguity), float(novelty), float(distance), reason)
+def _reason(ambiguity: float, novelty: float) -> Reason:
+    if max(ambiguity, novelty) < HIGH:
+        return "different"
+    return "novel" if novelty > ambiguity else "ambiguous"
 
 
-def _ranks(score: Tensor | None, *, otherwise: int = 0) -> np.ndarray:
+def _ranks(score: Tensor) -> np.ndarray:
     """From 0 to 1; equal values share theirs, and scores that are all equal say nothing."""
-    if score is None or len(score) < 2 or bool((score == score[0]).all()):
-        return np.zeros(otherwise if score is None else len(score))
+    if len(score) < 2 or bool((score == score[0]).all()):
+        return np.zeros(len(score))
     ranks: np.ndarray = (rankdata(score.double().numpy()) - 1) / (len(score) - 1)
     return ranks

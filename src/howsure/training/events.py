@@ -1,4 +1,4 @@
-"""What a run tells while it goes, and what it gives in the end."""
+"""The events of a training run, and its result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from howsure.embedder import Embedder
 
 @dataclass(frozen=True)
 class Step:
-    """Told after every batch."""
+    """After every batch."""
 
     epoch: int
     epochs: int
@@ -21,7 +21,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Told after every pass over the data; the list of them is the history of a run."""
+    """After every pass over the data; the list of them is the history of a run."""
 
     epoch: int
     loss: float

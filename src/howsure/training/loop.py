@@ -38,14 +38,14 @@ def train(
 
     `recipe` is one, or a file, or the name of a shipped one; by default the one for these pictures. `settings` change
     keys of it: `train("photos/", method="gaussian", epochs=5)`. With `out`, the best model so far is always on disk,
-    and `resume` goes on where a stopped run ended. `run_training` also tells the history.
+    and `resume` goes on where a stopped run ended. `run_training` also returns the history.
     """
     images = pictures if isinstance(pictures, ImageSet) else data.load(pictures)
     if not isinstance(recipe, Recipe):
         recipe = recipe_for(images.name) if recipe is None else read_recipe(recipe)
-    place = None if out is None else Path(out)
+    folder = None if out is None else Path(out)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return run_training(images, recipe.but(**settings), out=place, resume=resume, device=device, tell=tell).embedder
+    return run_training(images, recipe.but(**settings), out=folder, resume=resume, device=device, tell=tell).embedder
 
 
 @remembering()
@@ -67,7 +67,7 @@ def run_training(
     pytorch-metric-learning loss. With `out`, the best model so far is always on disk, and a run that was stopped goes
     on bit for bit from its last whole epoch. Validation pictures come out of `images`, never out of a test set.
 
-    With `start`, the backbone and the places of that embedder are kept as they are, bit for bit, and only scales are
+    With `start`, the backbone and the means of that embedder are kept as they are, bit for bit, and only scales are
     learned: uncertainty that costs no accuracy. The card names the embedder it came from.
     """
     torch.manual_seed(recipe.seed)
@@ -85,7 +85,7 @@ def run_training(
         start_backbone(recipe.backbone, new.backbone)
         learner = embedder = method.posterior(new, len(held))
     else:
-        embedder, learner = frozen_from(start, recipe, head=method.head)
+        embedder, learner = frozen_from(start, recipe, spec, head=method.head)
     embedder.to(device)
     embedder.card |= {
         "recipe": recipe.model_dump(),
@@ -110,7 +110,7 @@ def run_training(
     )
 
     def show(chosen: np.ndarray, *, step: int) -> torch.Tensor:
-        """Pictures as this step sees them; what is random depends on the step alone, so that a resumed run agrees."""
+        """Pictures as this step sees them; randomness depends on the step alone, so that a resumed run agrees."""
         if not recipe.augment:
             return decoded.pixels[chosen]
         rng = np.random.default_rng([recipe.seed, 2, state.epoch, step])
@@ -129,8 +129,8 @@ def run_training(
             pixels = spec.normalise(show(rows[batch], step=step).to(device))
             target = torch.from_numpy(labels[batch]).to(device)
             features = embedder.backbone(pixels)
-            belief = finite(embedder.head, features)
-            value = batch_loss(goal, belief, target, features)
+            embedding = finite(embedder.head, features)
+            value = batch_loss(goal, embedding, target, features)
             if not torch.isfinite(value):
                 raise TrainingError(
                     f"the loss became {value.item()} in epoch {state.epoch + 1}, batch {step}",
@@ -143,12 +143,12 @@ def run_training(
             tell(Step(state.epoch + 1, recipe.epochs, step, len(batches), value.item()))
 
         method.settle(embedder, validation.pixels)
-        belief = validation.encode(embedder)
-        validation.check_not_collapsed(belief, recipe)
-        done = Epoch(state.epoch + 1, total / len(batches), validation.recall_at_1(belief))
+        held_out = validation.encode(embedder)
+        validation.check_not_collapsed(held_out, recipe)
+        done = Epoch(state.epoch + 1, total / len(batches), validation.recall_at_1(held_out))
         if state.finish(done):
             embedder.card |= {"validation": {"epoch": done.epoch, "recall_at_1": done.recall_at_1}}
-            embedder.card |= {"matcher": validation.matcher(belief), "link": learned_link(loss)}
+            embedder.card |= {"matcher": validation.matcher(held_out), "link": learned_link(loss)}
             if out is not None:
                 embedder.save(out)
         if out is not None:

@@ -49,12 +49,11 @@ def _only_from_a_model(setting: Setting) -> nn.Module:
 
 @dataclass(frozen=True)
 class Method:
-    """The name of a head, how its loss is made, and how the loss of its scales alone, for a model that exists.
+    """The name of a head, how its loss is made, and how the loss of its scales alone, for an existing model.
 
-    `posterior` makes an embedder that speaks for many networks out of one that speaks for itself, before training.
-    Where it learns along, `around` takes the loss, the embedder and the number of pictures to a loss that teaches it,
-    and `settle` lets it see the held-out pixels after each epoch. `finish` makes the embedder that is left in the end,
-    from the best one and the held-out pixels and labels.
+    `posterior` makes a posterior of the new embedder, before training. Where it is trained too, `around` takes the
+    loss, the embedder and the number of pictures to a loss that trains it, and `settle` shows it the held-out pixels
+    after each epoch. `finish` makes the final embedder from the best one and the held-out pixels and labels.
     """
 
     head: str
@@ -74,7 +73,7 @@ def method_named(name: str) -> Method:
 
 
 def scales_alone(name: str) -> Callable[[Setting], nn.Module]:
-    """How the loss of a method's scales alone is made, for a model that exists."""
+    """How the loss of a method's scales alone is made, for an existing model."""
     make = method_named(name).scales
     if make is None:
         able = " or ".join(known for known, method in METHODS.items() if method.scales is not None)
@@ -99,15 +98,10 @@ def _means_and_scales(setting: Setting) -> nn.Module:
     return _means(setting) if both else SumLoss(_means(setting), MutualLikelihood())
 
 
-def _means_and_ranking(setting: Setting) -> nn.Module:
-    """The recipe's loss on the means, and scales that rank pictures by their loss."""
-    return SumLoss(_means(setting), LossRanking())
-
-
 def _own_options(setting: Setting, *names: str) -> dict[str, Any]:
     """Options for a method's own loss: the recipe's, if it names that loss.
 
-    The default loss and its options are nobody's wish and give way; another loss or a miner would go unused.
+    The default loss and its options give way; another loss or a miner would go unused, which is an error.
     """
     recipe = setting.recipe
     if recipe.loss not in (*names, Recipe().loss) or recipe.miner != "all":
@@ -125,24 +119,21 @@ def _own(name: str) -> Callable[[Setting], nn.Module]:
     return lambda setting: build_loss(name, options=_own_options(setting, name))
 
 
-def _centroids(setting: Setting) -> Centroids:
-    """Places by centroids, concentrations by likelihood."""
-    sizes = {"classes": setting.classes, "dim": setting.recipe.dim}
-    return made(Centroids, sizes | _own_options(setting, "centroids"))
+def _sized(kind: type[nn.Module], name: str) -> Callable[[Setting], nn.Module]:
+    """A method's own loss, which must know the number of classes and dimensions."""
+    return lambda setting: made(kind, _sizes(setting) | _own_options(setting, name))
+
+
+def _sizes(setting: Setting) -> dict[str, Any]:
+    return {"classes": setting.classes, "dim": setting.recipe.dim}
 
 
 def _centroids_and_classes(setting: Setting) -> nn.Module:
-    """The same and a classifier; of the options, `weight` is the classifier's."""
+    """Centroids and a classifier; of the options, `weight` is the classifier's."""
     options = dict(setting.recipe.loss_options)
     own = {key: options.pop(key) for key in ("weight",) if key in options}
-    places = _centroids(replace(setting, recipe=setting.recipe.but(loss_options=options)))
-    return made(CentroidsAndClasses, {"centroids": places, "features": setting.features} | own)
-
-
-def _expected_likelihood(setting: Setting) -> nn.Module:
-    """Class likelihoods, the length of the embedding as concentration."""
-    sizes = {"classes": setting.classes, "dim": setting.recipe.dim}
-    return made(ExpectedLikelihood, sizes | _own_options(setting, "vmf"))
+    centroids = _sized(Centroids, "centroids")(replace(setting, recipe=setting.recipe.but(loss_options=options)))
+    return made(CentroidsAndClasses, {"centroids": centroids, "features": setting.features} | own)
 
 
 def _norm(setting: Setting) -> nn.Module:
@@ -150,17 +141,12 @@ def _norm(setting: Setting) -> nn.Module:
     options = _own_options(setting, "cross-entropy", "triplet")
     if setting.recipe.loss == "triplet":
         return made(NormTriplet, options)
-    return made(NormCrossEntropy, {"classes": setting.classes, "dim": setting.recipe.dim} | options)
-
-
-def _mc_infonce(setting: Setting) -> nn.Module:
-    """Places and concentrations by sampling."""
-    return made(MCInfoNCE, _own_options(setting, "mc-infonce"))
+    return made(NormCrossEntropy, _sizes(setting) | options)
 
 
 def _dropped(embedder: Embedder, held_out: int) -> Embedder:
     other = dropout.fit(embedder)
-    del other.card["origin"]  # weights at random are nobody's origin
+    del other.card["origin"]  # random weights are no origin
     return other
 
 
@@ -186,14 +172,18 @@ METHODS = {
     ),
     "gaussian": Method("gaussian", _means_and_scales, scales=lambda setting: MutualLikelihood()),
     "pfe": Method("gaussian", _only_from_a_model, scales=lambda setting: MutualLikelihood()),
-    "ranking": Method("gaussian", _means_and_ranking, scales=lambda setting: LossRanking()),
+    "ranking": Method(
+        "gaussian",
+        lambda setting: SumLoss(_means(setting), LossRanking()),
+        scales=lambda setting: LossRanking(),
+    ),
     "csd": Method("gaussian", _own("csd")),
     "soft-contrastive": Method("free-point", _own("soft-contrastive")),
     "hedged": Method("hedged", _own("hedged")),
     "hedged-2": Method("hedged-2", _own("hedged")),
-    "centroids": Method("vmf", _centroids),
+    "centroids": Method("vmf", _sized(Centroids, "centroids")),
     "centroids-ce": Method("vmf", _centroids_and_classes),
-    "vmf": Method("norm", _expected_likelihood),
+    "vmf": Method("norm", _sized(ExpectedLikelihood, "vmf")),
     "norm": Method("norm", _norm),
-    "mc-infonce": Method("vmf", _mc_infonce),
+    "mc-infonce": Method("vmf", lambda setting: made(MCInfoNCE, _own_options(setting, "mc-infonce"))),
 }

@@ -1,4 +1,4 @@
-"""Where a run stands: enough to go on bit for bit after any stop."""
+"""The state of a run: enough to go on bit for bit after any stop."""
 
 from __future__ import annotations
 
@@ -99,11 +99,12 @@ class State:
                 f"{folder} was begun with another loss", fix="resume with the same, or train into another folder"
             ) from error
         self.best = parts["best"]
-        self._restore_optimizer(parts.get("optimizer", {}))
+        slots = {int(slot): values for slot, values in _by_prefix(parts.get("optimizer", {})).items()}
+        self.optimizer.load_state_dict({"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]})
         torch.set_rng_state(tensors["random"])
 
     def _check_finite(self) -> None:
-        """Beliefs can be finite where a weight of the loss is not, and the next epoch would start from it."""
+        """Embeddings can be finite where a weight of the loss is not, and the next epoch would start from it."""
         bad = [name for name, t in self._tensors().items() if t.is_floating_point() and not torch.isfinite(t).all()]
         if bad:
             raise TrainingError(
@@ -122,13 +123,6 @@ class State:
             | {f"optimizer/{slot}/{name}": t for slot, values in slots.items() for name, t in values.items()}
             | {"random": torch.get_rng_state()}
         )
-
-    def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
-        slots: dict[int, dict[str, Any]] = {}
-        for key, tensor in tensors.items():
-            slot, _, name = key.partition("/")
-            slots.setdefault(int(slot), {})[name] = tensor
-        self.optimizer.load_state_dict({"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]})
 
 
 def stored_recipe(folder: Path) -> Recipe | None:

@@ -1,4 +1,4 @@
-"""Judging a run on pictures held out of the training data."""
+"""Validation of a run on pictures held out of the training data."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from howsure.recipe import Recipe
 from howsure.training.events import Epoch
 
 
-def finite(believe: Callable[[Any], Embedding], inputs: Any) -> Embedding:
-    """What `believe` makes of its inputs, or an error that says what to do if that is no belief at all."""
+def finite(encode: Callable[[Any], Embedding], inputs: Any) -> Embedding:
+    """What `encode` makes of its inputs, or an error that says what to do if that is not finite."""
     try:
-        return believe(inputs).checked()
+        return encode(inputs).checked()
     except InputError as error:
         raise TrainingError(
-            "the network gives no finite beliefs any more",
+            "the network gives no finite embeddings any more",
             got=error.got,
             fix="lower learning_rate; the last whole epoch is kept",
         ) from error
@@ -39,35 +39,35 @@ class Validation:
         self.labels = np.unique(np.asarray(labels), return_inverse=True)[1]
 
     def encode(self, embedder: Embedder) -> Embedding:
-        """Beliefs about the held-out pictures."""
+        """Embeddings of the held-out pictures."""
         parts = (self.spec.normalise(part.to(embedder.device)) for part in self.pixels.split(256))
         return finite(embedder.encode, parts)
 
-    def recall_at_1(self, belief: Embedding) -> float:
+    def recall_at_1(self, embedding: Embedding) -> float:
         """Share of pictures whose nearest other picture is of their class, among those that have a mate at all.
 
-        By places: early in a run doubts are noise, and firm pictures would be everybody's neighbours.
+        By point estimates: early in a run uncertainty is noise, and certain pictures would be hubs.
         """
-        bare = point_estimates(belief)
-        nearest = neighbours(bare, bare, leave_one_out=True, depth=1).positions[:, 0]
+        points = point_estimates(embedding)
+        nearest = neighbours(points, points, leave_one_out=True, depth=1).positions[:, 0]
         has_mate = np.bincount(self.labels)[self.labels] > 1
         hit = self.labels[nearest] == self.labels
         return recall_at_k(hit[has_mate, None], 1)
 
-    def matcher(self, belief: Embedding) -> dict[str, Any] | None:
+    def matcher(self, embedding: Embedding) -> dict[str, Any] | None:
         """A first link from distance to P(same), on balanced pairs; None if these pictures do not support one."""
-        found = balanced_matcher(belief, self.labels)
+        found = balanced_matcher(embedding, self.labels)
         return found.to_json() if found else None
 
-    def check_not_collapsed(self, belief: Embedding, recipe: Recipe) -> None:
-        """Every picture at one place: the loss cannot tell it from learning, the spread can."""
-        place = belief.point_estimate.double()
-        spread = (place - place.mean(0)).square().sum(-1).mean() / place.square().sum(-1).mean().clamp_min(1e-12)
-        if spread < 1e-3:
+    def check_not_collapsed(self, embedding: Embedding, recipe: Recipe) -> None:
+        """Every picture at one point: the loss does not show it, the relative variance does."""
+        points = embedding.point_estimate.double()
+        variance = (points - points.mean(0)).square().sum(-1).mean() / points.square().sum(-1).mean().clamp_min(1e-12)
+        if variance < 1e-3:
             raise TrainingError(
-                "the embedding collapsed: every picture has nearly the same place",
-                expected="a spread of 0.001 or more",
-                got=f"{spread:.2g}",
+                "the embedding collapsed: every picture has nearly the same point",
+                expected="a relative variance of 0.001 or more",
+                got=f"{variance:.2g}",
                 fix=f"lower learning_rate (now {recipe.learning_rate:g}), or try loss triplet or another margin",
             )
 

@@ -90,7 +90,7 @@ class Contender:
         """What it says about pictures: the places of the softmax contender are its logits."""
         if self.name == SOFTMAX:
             return Said.of_softmax(belief.mean)
-        return Said.of_centroids(VonMisesFisher.of(belief, asker=self.name), self.centroids)
+        return Said.of_centroids(VonMisesFisher.require(belief, asker=self.name), self.centroids)
 
 
 class _PlacesAreLogits(nn.Module):

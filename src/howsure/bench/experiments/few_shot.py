@@ -23,7 +23,7 @@ from howsure.bench.experiments import flat
 from howsure.bench.work import Work
 from howsure.compare import expected_squared_distance, mean_over_draws, mutual_likelihood_of_draws
 from howsure.data import ImageSet
-from howsure.data.corrupted import corrupted_set, corruption_named
+from howsure.data.corruptions import corrupted_set, corruption_named
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, point_estimates
 from howsure.errors import InputError

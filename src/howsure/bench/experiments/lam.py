@@ -113,8 +113,9 @@ def judged(embedder: Embedder, sets: Sets, *, seed: int = 0) -> Judged:
         usual, ours, theirs = (score(seen).double() for seen in (known, test, foreign))
         own_scores[name] = ours
         found |= _detection(name, ours, theirs)
-        held_out = ConformalReference.of(usual)
-        found |= _detection(f"{name}.two_sided", -held_out.p(ours), -held_out.p(theirs))
+        held_out = ConformalReference.fit(usual.detach().cpu().numpy())
+        two_sided = (torch.from_numpy(-held_out.p(part.detach().cpu().numpy())) for part in (ours, theirs))
+        found |= _detection(f"{name}.two_sided", *two_sided)
         found |= _foreseen(name, ours, right)
         if name in DRAWN:
             curves["roc"][name] = roc_points(ours, theirs)

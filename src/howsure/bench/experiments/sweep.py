@@ -18,7 +18,7 @@ from howsure.bench.experiments import flat
 from howsure.bench.experiments.lam import ANCHORS, told, variances
 from howsure.bench.work import Work
 from howsure.data import CORRUPTIONS, ImageSet, validation_split
-from howsure.data.corrupted import SEVERITIES, Corruption, corrupted_set
+from howsure.data.corruptions import SEVERITIES, Corruption, corrupted_set
 from howsure.embedder import Embedder
 from howsure.evaluation.failure_prediction import FORESEEN, failure_prediction
 from howsure.evaluation.scores import Observed, observe

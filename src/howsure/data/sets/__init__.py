@@ -33,7 +33,10 @@ def load_set(name: str, split: str | None = None, *, root: Path | None = None) -
     known = SETS[name]
     splits = _splits(known, split)
     label = f"{name}:{split or splits[0]}" if splits else name
-    folder = _root(known, root) / known.folder if known.folder else Path()
+    top = root or os.environ.get("HOWSURE_DATA")
+    folder = Path(top or "$HOWSURE_DATA") / known.folder if known.folder else Path()
+    if known.folder and not top:
+        raise _missing(known, got="HOWSURE_DATA is not set", folder=folder)
     try:
         images = known.read(folder, splits)
     except OSError as error:
@@ -52,14 +55,6 @@ def _splits(known: PublishedSet, split: str | None) -> tuple[str, ...]:
         choices = ", ".join(f"{known.name}:{choice}" for choice in (*known.splits, "all"))
         raise DataError(f"{known.name}:{split}", expected=f"{choices} or {known.name}", got=f"the split {split!r}")
     return (split,)
-
-
-def _root(known: PublishedSet, root: Path | None) -> Path:
-    if root is not None:
-        return root
-    if not os.environ.get("HOWSURE_DATA"):
-        raise _missing(known, got="HOWSURE_DATA is not set", folder=Path("$HOWSURE_DATA") / known.folder)
-    return Path(os.environ["HOWSURE_DATA"])
 
 
 def _missing(known: PublishedSet, *, got: str, folder: Path) -> DataError:

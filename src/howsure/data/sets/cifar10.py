@@ -8,8 +8,6 @@ from howsure.data.images import ArrayImages
 from howsure.data.sets.published import PublishedSet, official_bytes
 from howsure.errors import DataError
 
-__all__ = ["CIFAR10"]
-
 _BATCHES = {
     "train": {
         "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",

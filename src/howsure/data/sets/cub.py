@@ -6,8 +6,6 @@ from howsure.data.images import FileImages
 from howsure.data.sets.published import PublishedSet
 from howsure.errors import DataError
 
-__all__ = ["CUB"]
-
 _IS_TRAINING = {"train": "1", "test": "0"}
 
 

@@ -12,8 +12,6 @@ from howsure.data.images import ArrayImages, ImageSet
 from howsure.data.sets.published import PublishedSet
 from howsure.data.splitting import split
 
-__all__ = ["DIGITS"]
-
 
 def _read(_folder: Path, splits: tuple[str, ...]) -> ImageSet:
     from sklearn.datasets import load_digits

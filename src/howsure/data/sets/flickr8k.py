@@ -5,8 +5,6 @@ from pathlib import Path
 from howsure.data.images import FileImages
 from howsure.data.sets.published import PublishedSet
 
-__all__ = ["FLICKR8K"]
-
 
 def _read(folder: Path, splits: tuple[str, ...]) -> FileImages:
     lists = [(folder / f"Flickr_8k.{split}Images.txt").read_text(encoding="utf-8") for split in splits]

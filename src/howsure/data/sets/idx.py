@@ -1,6 +1,7 @@
 """MNIST and Fashion-MNIST: gzipped IDX files, checked against the published MD5."""
 
 import gzip
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,9 @@ import numpy as np
 from howsure.data.images import ArrayImages
 from howsure.data.sets.published import PublishedSet, official_bytes
 
-__all__ = ["FASHION_MNIST", "MNIST", "SIDE", "mnist_codes", "mnist_pixels"]
-
 SIDE = 28
 _PREFIX = {"train": "train", "test": "t10k"}
-_IMAGES_HEADER, _LABELS_HEADER = 16, 8  # bytes; the checksum vouches for what they say
+_PARTS = {"images": ("idx3", 16), "labels": ("idx1", 8)}  # format, and bytes of header; the checksum vouches for it
 
 _MNIST_MD5 = {
     "train-images": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -48,40 +47,26 @@ def _read(
     labels: list[str] = []
     ids: list[str] = []
     for split in splits:
-        arrays.append(_pixels(folder, split, md5))
-        labels.extend(classes[code] for code in _codes(folder, split, md5))
+        arrays.append(idx_pixels(folder, split, md5))
+        labels.extend(classes[code] for code in idx_labels(folder, split, md5))
         ids.extend(f"{name}/{split}/{i:05d}" for i in range(len(arrays[-1])))
     return ArrayImages(name, tuple(ids), tuple(labels), np.concatenate(arrays))
 
 
-def _pixels(folder: Path, split: str, md5: dict[str, str]) -> np.ndarray:
-    name = f"{_PREFIX[split]}-images"
-    content = gzip.decompress(official_bytes(folder / f"{name}-idx3-ubyte.gz", md5[name]))
-    return np.frombuffer(content, np.uint8, offset=_IMAGES_HEADER).reshape(-1, SIDE, SIDE)
+def idx_pixels(folder: Path, split: str, md5: dict[str, str] = _MNIST_MD5) -> np.ndarray:
+    """The pictures of "train" or "test", uint8 (N, 28, 28)."""
+    return _content(folder, split, "images", md5).reshape(-1, SIDE, SIDE)
 
 
-def _codes(folder: Path, split: str, md5: dict[str, str]) -> np.ndarray:
-    name = f"{_PREFIX[split]}-labels"
-    content = gzip.decompress(official_bytes(folder / f"{name}-idx1-ubyte.gz", md5[name]))
-    return np.frombuffer(content, np.uint8, offset=_LABELS_HEADER)
+def idx_labels(folder: Path, split: str, md5: dict[str, str] = _MNIST_MD5) -> np.ndarray:
+    """The number of each one's class, uint8 (N,)."""
+    return _content(folder, split, "labels", md5)
 
 
-def mnist_pixels(folder: Path, split: str) -> np.ndarray:
-    """The digits of "train" or "test", uint8 (N, 28, 28)."""
-    return _pixels(folder, split, _MNIST_MD5)
-
-
-def mnist_codes(folder: Path, split: str) -> np.ndarray:
-    """Which digit each of them is, uint8 (N,)."""
-    return _codes(folder, split, _MNIST_MD5)
-
-
-def _read_mnist(folder: Path, splits: tuple[str, ...]) -> ArrayImages:
-    return _read(folder, splits, name="mnist", md5=_MNIST_MD5, classes=_DIGITS)
-
-
-def _read_fashion(folder: Path, splits: tuple[str, ...]) -> ArrayImages:
-    return _read(folder, splits, name="fashion-mnist", md5=_FASHION_MD5, classes=_CLOTHES)
+def _content(folder: Path, split: str, part: str, md5: dict[str, str]) -> np.ndarray:
+    name, (form, header) = f"{_PREFIX[split]}-{part}", _PARTS[part]
+    content = gzip.decompress(official_bytes(folder / f"{name}-{form}-ubyte.gz", md5[name]))
+    return np.frombuffer(content, np.uint8, offset=header)
 
 
 MNIST = PublishedSet(
@@ -89,12 +74,12 @@ MNIST = PublishedSet(
     splits=("train", "test"),
     folder="MNIST/raw",
     origin="LeCun, Cortes and Burges, yann.lecun.com/exdb/mnist (four *-ubyte.gz files)",
-    read=_read_mnist,
+    read=partial(_read, name="mnist", md5=_MNIST_MD5, classes=_DIGITS),
 )
 FASHION_MNIST = PublishedSet(
     name="fashion-mnist",
     splits=("train", "test"),
     folder="FashionMNIST/raw",
     origin="Zalando Research, github.com/zalandoresearch/fashion-mnist (four *-ubyte.gz files)",
-    read=_read_fashion,
+    read=partial(_read, name="fashion-mnist", md5=_FASHION_MD5, classes=_CLOTHES),
 )

@@ -6,8 +6,6 @@ from howsure.data.folders import first_folder, images_below
 from howsure.data.images import FileImages
 from howsure.data.sets.published import PublishedSet
 
-__all__ = ["LFW", "OMNIGLOT", "SVHN"]
-
 _OMNIGLOT_PARTS = {"train": "images_background", "test": "images_evaluation"}
 
 
@@ -19,10 +17,6 @@ def _read_svhn(folder: Path, splits: tuple[str, ...]) -> FileImages:
 def _read_omniglot(folder: Path, splits: tuple[str, ...]) -> FileImages:
     names = [_OMNIGLOT_PARTS[split] for split in splits]
     return _joined("omniglot", [images_below(folder / n, name=f"omniglot/{n}", label=_character) for n in names])
-
-
-def _read_lfw(folder: Path, _splits: tuple[str, ...]) -> FileImages:
-    return images_below(folder, name="lfw", label=first_folder)
 
 
 def _character(relative: Path) -> str:
@@ -54,5 +48,5 @@ LFW = PublishedSet(
     splits=(),
     folder="lfw",
     origin="University of Massachusetts, vis-www.cs.umass.edu/lfw (PERSON/PERSON_NNNN pictures)",
-    read=_read_lfw,
+    read=lambda folder, _: images_below(folder, name="lfw", label=first_folder),
 )

@@ -1,4 +1,4 @@
-"""N-digit MNIST: numbers of two or three digits written side by side, as hedged instance embeddings use them.
+"""N-digit MNIST: numbers of two or three digits in a row, as hedged instance embeddings use them.
 
 The publisher drew ten index tables into MNIST once, with seed 714; they are drawn again here, bit for bit. Training
 digits come from MNIST's training split, test digits from its test split. The label is the number as written, leading
@@ -25,11 +25,9 @@ import numpy as np
 from PIL import Image
 
 from howsure.data.images import ArrayImages, ImageSet
-from howsure.data.sets.idx import SIDE, mnist_codes, mnist_pixels
+from howsure.data.sets.idx import SIDE, idx_labels, idx_pixels
 from howsure.data.sets.published import PublishedSet
 from howsure.errors import InputError
-
-__all__ = ["N_DIGIT_MNIST", "DigitRows", "Table", "corrupted", "index_tables", "occlude"]
 
 SEED = 714
 SHARE_SEEN = 70  # percent of the numbers
@@ -41,18 +39,12 @@ SPLITS = ("number-train", "number-test-seen", "number-test-unseen", "instance-tr
 @final
 @dataclass(frozen=True, eq=False)
 class DigitRows(ImageSet):
-    """Pictures of several digits side by side, put together when asked for."""
+    """Pictures of several digits in a row, composed when asked for."""
 
     digits: np.ndarray  # (M, 28, 28) uint8, shared by all pictures
     rows: np.ndarray  # (N, digits in a picture), indices into `digits`
 
-    @property
-    def paths(self) -> tuple[None, ...]:
-        """No picture has a path."""
-        return (None,) * len(self)
-
     def image(self, i: int) -> Image.Image:
-        """Picture i, 28 pixels high."""
         return Image.fromarray(self.digits[self.rows[i]].transpose(1, 0, 2).reshape(SIDE, -1))
 
     def _rows(self, indices: np.ndarray) -> dict[str, Any]:
@@ -142,7 +134,7 @@ def occlude(
     """A copy of pictures, (N, 28, 28 n) uint8, in which a black square hides a part of some digits.
 
     Each digit by itself, with probability `occlusion_prob`: a side, uniform from the least to the largest of `sides`,
-    and a place, uniform among those inside the digit. The paper trains with probability 0.2 and tests with 0 (clean)
+    and a position, uniform among those inside the digit. The paper trains with probability 0.2 and tests with 0 (clean)
     and 1 (corrupt), sides 0 to 28; its severity is not known for certain, so `sides` are yours to vary.
 
     >>> white = np.full((1, 28, 56), 255, np.uint8)
@@ -169,14 +161,14 @@ def occlude(
 
 
 def _read(folder: Path, splits: tuple[str, ...], *, digits: int) -> DigitRows:
-    codes = {source: mnist_codes(folder, source) for source in ("train", "test")}
+    codes = {source: idx_labels(folder, source) for source in ("train", "test")}
     gaps = sorted({split.partition("-")[0] for split in splits})
     tables: dict[str, Table] = {}
     for gap in gaps:
         tables |= index_tables(codes["train"], codes["test"], digits=digits, gap=gap)
     sources = sorted({tables[split].source for split in splits})
-    pixels = [mnist_pixels(folder, source) for source in sources]
-    first = dict(zip(sources, np.cumsum([0, *map(len, pixels)]), strict=False))  # where each source begins
+    pixels = [idx_pixels(folder, source) for source in sources]
+    first = dict(zip(sources, np.cumsum([0, *map(len, pixels)]), strict=False))  # the first row of each source
     ids: list[str] = []
     labels: list[str] = []
     rows = []

@@ -8,8 +8,6 @@ from pathlib import Path
 from howsure.data.images import ImageSet
 from howsure.errors import DataError
 
-__all__ = ["PublishedSet", "official_bytes"]
-
 
 @dataclass(frozen=True)
 class PublishedSet:

@@ -74,8 +74,8 @@ class LaplaceHead(PosteriorHead):
             raise RuntimeError("typicality needs reference variances, this head has none")
         now = (self.usual._version, self.usual.device)  # loading and training write into it
         if self._conformal is None or self._conformal[0] != now:
-            self._conformal = (now, ConformalReference.of(torch.from_numpy(_log(self.usual))))
-        return torch.from_numpy(self._conformal[1].shares(_log(raw))).to(raw)
+            self._conformal = (now, ConformalReference.fit(_log(self.usual)))
+        return torch.from_numpy(self._conformal[1].p(_log(raw))).to(raw)
 
 
 def _log(variance: Tensor) -> np.ndarray:

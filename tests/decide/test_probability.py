@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from howsure.decide import FEATURES, PLAIN, AnswerProbabilities, Evidence, UnknownRange
+from howsure.decide.evidence import FEATURES, PLAIN, Evidence
+from howsure.decide.probability import AnswerProbabilities, UnknownRange
 from howsure.numerics.isotonic import Isotonic
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
@@ -17,7 +18,7 @@ def evidence() -> Evidence:
 
 
 def test_what_is_not_right_is_shared() -> None:
-    odds = AnswerProbabilities(Link(RIGHT), HALF).told(evidence())
+    odds = AnswerProbabilities(Link(RIGHT), HALF).calibrated(evidence())
     assert np.allclose(expit(odds.none), (1 - expit(LOG_ODDS)) / 2)
     assert np.isfinite(odds.none).all()
 
@@ -33,19 +34,19 @@ def test_more_identities_speak_for_none_and_no_less_for_another() -> None:
     """By hand: right : none : another = 6 : 3 : 1, and ten times as many identities make it 6 : 30 : 1."""
     mixed = Logistic((0.0,) * (2 * PLAIN), float(np.log(3)))
     one = Evidence(*[np.full(1, np.log(6 / 4))] * (FEATURES + 1))
-    before, after = (AnswerProbabilities(Link(RIGHT), mixed).told(one, ratio=ratio) for ratio in (1.0, 10.0))
+    before, after = (AnswerProbabilities(Link(RIGHT), mixed).calibrated(one, ratio=ratio) for ratio in (1.0, 10.0))
     assert (expit(before.right), expit(before.none)) == (pytest.approx(6 / 10), pytest.approx(3 / 10))
     assert (expit(after.right), expit(after.none)) == (pytest.approx(6 / 37), pytest.approx(30 / 37))
 
 
 def test_where_nothing_was_ever_unknown_all_rivals_are_in_the_evidence() -> None:
     closed = AnswerProbabilities(Link(RIGHT), None)
-    assert np.array_equal(closed.told(evidence(), ratio=10.0).right, LOG_ODDS)
+    assert np.array_equal(closed.calibrated(evidence(), ratio=10.0).right, LOG_ODDS)
 
 
-def test_steps_are_told_but_do_not_rank() -> None:
+def test_steps_are_calibrated_but_do_not_rank() -> None:
     chances = AnswerProbabilities(Link(RIGHT, Isotonic((-3.0, 2.0), (-1.0, 1.0))), HALF)
-    assert chances.told(evidence()).right.tolist() == pytest.approx([-1.0, -1.0, 0.2, 1.0, 1.0])
+    assert chances.calibrated(evidence()).right.tolist() == pytest.approx([-1.0, -1.0, 0.2, 1.0, 1.0])
     assert chances.scores(evidence()).right.tolist() == LOG_ODDS.tolist()
 
 
@@ -58,4 +59,4 @@ def test_reach_holds_nearly_all_it_was_drawn_around() -> None:
 
 
 def test_where_nothing_was_ever_unknown() -> None:
-    assert (expit(AnswerProbabilities(Link(RIGHT), None).told(evidence()).none) == 0).all()
+    assert (expit(AnswerProbabilities(Link(RIGHT), None).calibrated(evidence()).none) == 0).all()

@@ -5,7 +5,8 @@ import pytest
 from scipy.special import expit
 
 from decide.policies import policy
-from howsure.decide import REASONS, Answer, Evidence, UnknownRange, decide, verify_pair
+from howsure.decide import REASONS, Answer, Evidence, decide, verify_pair
+from howsure.decide.probability import UnknownRange
 
 
 def evidence(
@@ -77,7 +78,7 @@ def test_the_first_reason_that_applies(reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("references", "doubt", "reason"),
+    ("references", "uncertainty", "reason"),
     [
         ([1], None, "thin_gallery"),
         ([2], None, "no_close_match"),
@@ -87,14 +88,17 @@ def test_the_first_reason_that_applies(reason: str) -> None:
         (None, None, "no_close_match"),
     ],
 )
-def test_thin_gallery(references: list[int] | None, doubt: float | None, reason: str) -> None:
+def test_thin_gallery(references: list[int] | None, uncertainty: float | None, reason: str) -> None:
     (answer,) = decide(
-        policy(), evidence(), references=references, match_uncertainty=None if doubt is None else np.array([doubt])
+        policy(),
+        evidence(),
+        references=references,
+        match_uncertainty=None if uncertainty is None else np.array([uncertainty]),
     )
     assert answer.reason == reason
 
 
-def test_a_belief_that_tells_its_novelty_may_be_far_from_all_items() -> None:
+def test_an_embedding_that_tells_its_novelty_may_be_far_from_all_items() -> None:
     """It is the gallery that lacks it, not the model."""
     mine = policy()
     mine = replace(mine, limits=replace(mine.limits, gap=None))

@@ -64,7 +64,7 @@ def test_one_side_may_be_a_point_but_not_both():
     point = Point(isotropic().location)
     for query, gallery in ((point, diagonal()), (diagonal(), point)):
         assert log_likelihood_ratio(query, gallery, PRIOR).isfinite().all()
-    with pytest.raises(InputError, match="expected beliefs with some variance"):
+    with pytest.raises(InputError, match="expected embeddings with some variance"):
         log_likelihood_ratio(point, point, PRIOR)
 
 
@@ -149,7 +149,7 @@ def test_bad_data_are_refused():
         Prior.fit(Point(torch.ones(2, 3)), ["a", "b"])
     with pytest.raises(InputError, match="NaN or infinity"):
         Prior.fit(Point(torch.tensor([[0.0], [torch.nan]])), ["a", "b"])
-    with pytest.raises(InputError, match="dimension of the prior: expected 4, as the beliefs, got 3"):
+    with pytest.raises(InputError, match="dimension of the prior: expected 4, as the embeddings, got 3"):
         log_likelihood_ratio(Point(torch.zeros(1, 4)), Gaussian(torch.zeros(1, 4), torch.ones(1, 1)), PRIOR)
 
 

@@ -76,7 +76,7 @@ def mutual_likelihood_of_draws(a: Embedding, b: Embedding, *, paired: bool) -> T
     total = variance + b.variance
     if not (total > 0).all():
         raise InputError(
-            "mutual likelihood", expected="beliefs with some variance", got="two points", fix="use rms_distance"
+            "mutual likelihood", expected="embeddings with some variance", got="two points", fix="use rms_distance"
         )
     return -0.5 * ((mean - b.mean).square() / total + total.log() + math.log(2 * math.pi)).sum(-1)
 

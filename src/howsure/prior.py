@@ -110,7 +110,7 @@ class Prior:
         """Refuse beliefs of another dimension."""
         if dim != self.dim:
             raise InputError(
-                "dimension of the prior", expected=f"{dim}, as the beliefs", got=str(self.dim), fix="fit it on such"
+                "dimension of the prior", expected=f"{dim}, as the embeddings", got=str(self.dim), fix="fit it on such"
             )
 
     def to_json(self) -> dict[str, Any]:

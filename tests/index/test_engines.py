@@ -9,8 +9,7 @@ import torch
 from howsure import Gaussian, Matcher, Point, ask
 from howsure.errors import GalleryError, InputError
 from howsure.index import Item, LocalIndex, RemoteIndex, connect
-from howsure.index.remote import recall as remote_recall
-from howsure.index.remote import search as remote_search
+from howsure.index.remote import likelihood as remote_likelihood
 from howsure.prior import Prior
 
 
@@ -109,9 +108,8 @@ def test_candidates_by_shrunk_means_find_the_likely_and_say_what_they_are(urls, 
     url = urls()
     if url.startswith("milvus:") and scales > 1:
         pytest.skip("one kind is enough for the slowest server")
-    for module in (remote_search, remote_recall):
-        monkeypatch.setattr(module, "SMALL", 1000)
-    monkeypatch.setattr(remote_recall, "COUNTS", (50, 200))
+    monkeypatch.setattr(remote_likelihood, "SMALL", 1000)
+    monkeypatch.setattr(remote_likelihood, "COUNTS", (50, 200))
     generator = torch.Generator().manual_seed(scales)
     identities = torch.randn(240, 16, generator=generator).repeat_interleave(5, 0)
     scale = 10 ** (torch.rand(1200, scales, generator=generator) - 0.75)
@@ -151,7 +149,7 @@ def test_a_search_by_likelihood_says_what_it_lacks(urls, monkeypatch):
             GalleryError, match=r"expected a prior over identities, got none in this gallery; index.set"
         ):
             index.search(query, by="likelihood")
-        with pytest.raises(InputError, match="dimension of the prior: expected 1, as the beliefs, got 2"):
+        with pytest.raises(InputError, match="dimension of the prior: expected 1, as the embeddings, got 2"):
             index.set_prior(Prior(torch.zeros(2), torch.ones(2)))
         with pytest.raises(InputError, match="by: expected distance or likelihood, got 'luck'"):
             index.search(query, by="luck")
@@ -165,14 +163,14 @@ def test_a_search_by_likelihood_says_what_it_lacks(urls, monkeypatch):
 
 
 def test_a_gallery_of_the_first_version_gets_shrunk_means_with_its_prior(servers, monkeypatch):
-    monkeypatch.setattr(remote_search, "SMALL", 1)
+    monkeypatch.setattr(remote_likelihood, "SMALL", 1)
     url, prior = servers(), Prior(torch.zeros(1), torch.ones(1))
     query, three = Gaussian(torch.ones(1, 1), torch.ones(1, 1)), Gaussian(torch.arange(3.0)[:, None], torch.ones(3, 1))
     with connect(url, create=True) as index:
         index.add(list("abc"), three)
         notes = index._server.notes()
         del notes["shrunk"]
-        index._server.take_notes({**notes, "schema": 1, "prior": prior.to_json()})
+        index._server.write_notes({**notes, "schema": 1, "prior": prior.to_json()})
     with connect(url, write=True) as index:
         index.add(["d"], three[:1])  # as before
         with pytest.raises(
@@ -272,13 +270,16 @@ def test_a_reader_sees_a_change_at_its_next_call(urls):
 
 def test_identities_are_counted_without_a_look_at_all_items(servers, monkeypatch):
     labels = [f"label {n // 5}" for n in range(300)] + [None] * 40
-    with connect(servers(), create=True) as index:
+    url = servers()
+    with connect(url, create=True) as index:
         assert (index.count_identities(), index.sample(3)) == (0, [])
         index.add([f"{n}" for n in range(340)], points(*range(340)), labels=labels)
         assert sorted(index.sample(1000)) == sorted(index.ids())
         monkeypatch.setattr(type(index), "ids", None)
         assert index.count_identities() == 100
         monkeypatch.setattr(importlib.import_module("howsure.index.index"), "SAMPLE", 120)
+        assert index.count_identities() == 100  # counted once for each state of the items
+    with connect(url) as index:
         assert len(index.sample(120)) == 120
         assert index.count_identities() == pytest.approx(100, abs=15)  # three standard errors
         assert index.count_identities() != 100

@@ -1,4 +1,4 @@
-"""Inverted lists: quicker, never the truth, and honest about what they miss."""
+"""An inverted file (IVF): quicker, never the truth, and its recall is what it says."""
 
 import json
 import re
@@ -12,9 +12,8 @@ from howsure import Draws, Gaussian, Point
 from howsure.errors import InputError
 from howsure.index import LocalIndex
 from howsure.index.local import engine as embedded
-from howsure.index.local import ivf as lists
+from howsure.index.local import ivf, likelihood
 from howsure.index.local import ivf_tuning as tune
-from howsure.index.local import likelihood
 from howsure.prior import Prior, log_likelihood_ratio
 
 DIM, COUNT = 12, 3000
@@ -25,7 +24,7 @@ PRIORS = pytest.mark.parametrize("prior", [ONE, EACH], ids=["proved", "near"])
 
 @pytest.fixture(autouse=True)
 def _small_lists(monkeypatch):
-    for module in (lists, tune, embedded):
+    for module in (ivf, tune, embedded):
         monkeypatch.setattr(module, "FROM", 1000)
     monkeypatch.setattr(likelihood, "SMALL", 500)
 
@@ -84,7 +83,7 @@ def test_all_lists_are_the_whole_gallery(path, prior, together):
         index.add(ids(COUNT), gallery())
         index.compact()
         shrunk = index._replica.engine.shrunk
-        shrunk.lists = replace(shrunk.lists, probes=shrunk.lists.index.nlist, count=COUNT)
+        shrunk.ivf = replace(shrunk.ivf, probes=shrunk.ivf.index.nlist, count=COUNT)
         for part in [query] if together else [query[place] for place in range(len(query))]:
             found = index.search(part, 10, by="likelihood", approximate=True)
             truth = index.search(part, 10, by="likelihood", approximate=False)
@@ -195,24 +194,24 @@ def flip(path):
 def delete(path):
     (file,) = path.glob("*.faiss")
     file.unlink()
-    return "their file is missing"
+    return "its file is missing"
 
 
 def forget(path):
-    (path / lists.MANIFEST).unlink()
-    return "they are missing"
+    (path / ivf.MANIFEST).unlink()
+    return "it is missing"
 
 
 def garble(path):
-    (path / lists.MANIFEST).write_bytes(b"\x00")
+    (path / ivf.MANIFEST).write_bytes(b"\x00")
     return "its manifest is unreadable"
 
 
 def mistake(path):
-    manifest = json.loads((path / lists.MANIFEST).read_text())
+    manifest = json.loads((path / ivf.MANIFEST).read_text())
     del manifest["manifest_checksum"]
-    lists.write_manifest(path / lists.MANIFEST, {**manifest, "of": 1})
-    return "they are of another snapshot"
+    ivf.write_manifest(path / ivf.MANIFEST, {**manifest, "of": 1})
+    return "it is of another snapshot"
 
 
 @pytest.mark.parametrize("damage", [flip, delete, forget, garble, mistake])
@@ -225,10 +224,10 @@ def test_damaged_lists_are_rebuilt_and_reported(path, damage):
         found = index.search(query, by="likelihood", approximate=True)
     reason = damage(path)
     with LocalIndex.open(path) as reader:
-        assert re.search(f"the inverted lists are of no use: {reason}", reader.recovered)
+        assert re.search(f"the IVF is of no use: {reason}", reader.recovered)
         assert reader.search(query, by="likelihood", approximate=True).exact  # all rows were read
     with LocalIndex.open(path, write=True) as index:
-        assert index.recovered == f"rebuilt the inverted lists: {reason}"
+        assert index.recovered == f"rebuilt the IVF: {reason}"
         assert index.search(query, by="likelihood", approximate=True).ids.tolist() == found.ids.tolist()
     with LocalIndex.open(path) as index:
         assert index.recovered is None

@@ -131,7 +131,7 @@ def test_the_scan_never_drops_one_of_the_best(count, k, decades, offset):
     cut = count - 7  # the last are newer
     old, new = order[order < cut], np.arange(cut, len(rows))
     largest = float(np.sqrt(rows[:, dim].max()))
-    asked = ShrunkQuery.of(query, prior, 1)
+    asked = ShrunkQuery.from_query(query, prior, 1)
     found = likely.most_likely(asked, k, rows[old], rows[new], largest=largest)
     places = np.concatenate([old, new])[found.row]
     true = log_likelihood_ratio(query, gallery, prior).numpy()
@@ -271,7 +271,7 @@ def test_bad_requests_are_refused(path):
             index.add(["a"], beliefs(1, dim=4))
         assert index.search(beliefs(2), by="likelihood").ids.shape == (2, 0)
         index.add(["a", "b"], beliefs(2))
-        with pytest.raises(InputError, match="dimension of the prior: expected 6, as the beliefs, got 2"):
+        with pytest.raises(InputError, match="dimension of the prior: expected 6, as the embeddings, got 2"):
             index.set_prior(Prior(torch.zeros(2), torch.ones(1)))
         with pytest.raises(InputError, match="dimension of the query: expected 6"):
             index.search(beliefs(1, dim=4), by="likelihood")
@@ -286,14 +286,14 @@ def test_bad_requests_are_refused(path):
     with LocalIndex.create(path.with_name("points")) as index:
         index.set_prior(ONE)
         index.add(["a"], Point(torch.zeros(1, 6)))
-        with pytest.raises(InputError, match="expected beliefs with some variance, got two points"):
+        with pytest.raises(InputError, match="expected embeddings with some variance, got two points"):
             index.search(Point(torch.ones(1, 6)), by="likelihood")
 
 
 def test_rows_hold_what_they_say(make):
     gallery, query = make(20, seed=1), make(7, seed=2).to(dtype=torch.float64)
     draws = len(gallery.by_draw())
-    rows, asked = shrunk_rows(gallery, EACH), ShrunkQuery.of(query, EACH, draws)
+    rows, asked = shrunk_rows(gallery, EACH), ShrunkQuery.from_query(query, EACH, draws)
     assert rows.shape == (20, shrunk_width(draws, 6))
     squared = torch.stack(
         [

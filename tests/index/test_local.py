@@ -98,12 +98,9 @@ def test_unknown_ids_are_named_and_nothing_is_removed(path):
         assert index.remove([]) == 0
 
 
-def test_family_can_be_fixed_before_the_first_item(path):
-    with LocalIndex.create(path, family="gaussian") as index:
-        with pytest.raises(GalleryError, match="expected family gaussian, got point"):
-            index.add(["a"], points(1))
-        with pytest.raises(GalleryError, match="expected items, got an empty gallery"):
-            index.embedding()
+def test_an_empty_gallery_has_no_embedding(path):
+    with LocalIndex.create(path) as index, pytest.raises(GalleryError, match="expected items, got an empty gallery"):
+        index.embedding()
 
 
 def test_one_writer_and_readers_that_keep_up(path, monkeypatch):

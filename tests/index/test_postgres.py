@@ -87,7 +87,7 @@ def test_a_change_is_whole_or_absent(postgres, monkeypatch):
         def fail(notes):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(index._server, "take_notes", fail)
+        monkeypatch.setattr(index._server, "write_notes", fail)
         with pytest.raises(KeyboardInterrupt):
             index.add(["0", "new"], beliefs(2, seed=1))
         with pytest.raises(KeyboardInterrupt):

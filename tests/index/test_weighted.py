@@ -30,9 +30,9 @@ def shared(found, truth):
 
 def test_a_typical_query_is_scored_as_it_should_be():
     gallery = beliefs(200, 1)
-    typical = Typical.of(gallery, PRIOR)
+    typical = Typical.fit(gallery, PRIOR)
     query = beliefs(9, 2, scale=torch.from_numpy(np.sqrt(typical.query)))
-    asked = ShrunkQuery.of(query, PRIOR, 1)
+    asked = ShrunkQuery.from_query(query, PRIOR, 1)
     product = typical.keys(asked).astype(float) @ typical.rows(gallery, PRIOR).T.astype(float)
     wanted = log_likelihood_ratio(query, gallery, PRIOR) + PRIOR.log_density(query)[:, None]
     np.testing.assert_allclose(product, wanted + DIM / 2 * np.log(2 * np.pi), rtol=1e-4, atol=1e-3)
@@ -40,7 +40,7 @@ def test_a_typical_query_is_scored_as_it_should_be():
 
 def test_rows_hold_the_shrunk_means():
     gallery = beliefs(50, 1)
-    typical = Typical.of(gallery, PRIOR)
+    typical = Typical.fit(gallery, PRIOR)
     again = Typical.from_json(typical.to_json())
     np.testing.assert_array_equal(again.query, typical.query)
     np.testing.assert_array_equal(again.item, typical.item)
@@ -50,7 +50,7 @@ def test_rows_hold_the_shrunk_means():
 
 def test_they_find_what_shrunk_means_miss():
     gallery, query = beliefs(COUNT, 1), beliefs(40, 2)
-    asked, typical = ShrunkQuery.of(query, PRIOR, 1), Typical.of(gallery, PRIOR)
+    asked, typical = ShrunkQuery.from_query(query, PRIOR, 1), Typical.fit(gallery, PRIOR)
     best = log_likelihood_ratio(query, gallery, PRIOR).topk(10, 1).indices.tolist()
     _, plain = largest_products(asked.keys, shrunk_rows(gallery, PRIOR), 40)
     _, weighted = largest_products(typical.keys(asked), typical.rows(gallery, PRIOR), 40)
@@ -59,7 +59,7 @@ def test_they_find_what_shrunk_means_miss():
 
 def test_a_variance_of_nothing_is_no_trouble():
     gallery = beliefs(20, 1, scale=torch.zeros(1, dtype=torch.float64))
-    rows = Typical.of(gallery, PRIOR).rows(gallery, PRIOR)
+    rows = Typical.fit(gallery, PRIOR).rows(gallery, PRIOR)
     assert np.isfinite(rows).all()
 
 

@@ -1,4 +1,4 @@
-"""Belief -> vector: the expected squared distance as plain L2 in S·D + 1 dimensions, for every family.
+"""Embedding -> vector: the expected squared distance as plain L2 in S·D + 1 dimensions, for every family.
 
 With S draws of means m_s and uncertainties u_s, and the query's m'_s and u'_s,
 
@@ -6,8 +6,8 @@ With S draws of means m_s and uncertainties u_s, and the query's m'_s and u'_s,
     key  = [m_1/√S, ..., m_S/√S, √(mean_s u_s)]           of an item
     key' = [m'_1/√S, ..., m'_S/√S, 0]                     of a query,    constant' = mean_s u'_s
 
-A query with one draw meets all S. A gallery with one draw meets the query's total mean, and the spread of the query's
-draws joins its constant. Keys end in zeros up to a multiple of 4, which scans are quicker at.
+A query with one draw meets all S. A gallery with one draw meets the query's total mean, and the variance between the
+query's draws joins its constant. Keys end in zeros up to a multiple of 4, which scans are quicker at.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _moments(draws: Sequence[Embedding]) -> tuple[list[np.ndarray], np.ndarray]:
 def _key(embedding: Embedding, means: list[np.ndarray], root: np.ndarray) -> np.ndarray:
     draws, (count, dim) = len(means), means[0].shape
     keys = np.zeros((count, key_width(draws, dim)))
-    for place, mean in enumerate(means):
-        keys[:, place * dim : (place + 1) * dim] = mean / draws**0.5
+    for draw, mean in enumerate(means):
+        keys[:, draw * dim : (draw + 1) * dim] = mean / draws**0.5
     keys[:, draws * dim] = root
     largest = np.abs(keys).max(initial=0)
     if not largest <= LARGEST:  # so that NaN is refused too

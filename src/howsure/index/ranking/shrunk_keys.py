@@ -1,4 +1,4 @@
-"""Belief -> vector, for a search by likelihood: the mean that a prior over identities leaves of an item.
+"""Embedding -> vector, for a search by likelihood: the mean that a prior over identities leaves of an item.
 
 With S draws of shrunk means m~_s, counted from the centre of the prior, and the query's means m_s,
 
@@ -38,7 +38,7 @@ def shrunk_rows(embedding: Embedding, prior: Prior) -> np.ndarray:
     array([[2. , 4. , 1. , 0.5]], dtype=float32)
     """
     shrunk = prior.shrink(embedding.map(lambda tensor: tensor.detach().to("cpu", torch.float64)))
-    moments, draws = PairMoments.of(shrunk.by_draw()), len(shrunk.by_draw())
+    moments, draws = PairMoments.from_draws(shrunk.by_draw()), len(shrunk.by_draw())
     rows = _rows([mean - prior.arrays[0] for mean in moments.means], draws)
     return _completed(rows, draws * prior.dim, _one_variance(moments))
 
@@ -55,17 +55,14 @@ class ShrunkQuery:
     keys: np.ndarray  # (Q, shrunk width) float32
     half: np.ndarray  # (Q,) float64: ½|m|²
     variance: np.ndarray  # (Q,) float64: of a query that has one for all dimensions; -1 for any other
-    spread: np.ndarray  # (Q, D) or (Q, 1) float64: the variance of each dimension, in the first draw
+    variances: np.ndarray  # (Q, D) or (Q, 1) float64: of each dimension, in the first draw
     dim: int
 
     @classmethod
-    def of(cls, query: Embedding, prior: Prior, draws: int, moments: PairMoments | None = None) -> ShrunkQuery:
-        """From a query, and its moments where they are known, for a gallery of `draws` draws.
-
-        A query is not shrunk.
-        """
+    def from_query(cls, query: Embedding, prior: Prior, draws: int) -> ShrunkQuery:
+        """For a gallery of `draws` draws. A query is not shrunk."""
         single, centre = len(query.by_draw()) == 1, prior.arrays[0]
-        parts = moments if moments is not None and single else PairMoments.of(matching_draws(query, draws))
+        parts = PairMoments.from_draws(matching_draws(query, draws))
         keys = _rows([mean - centre for mean in parts.means] * (draws // len(parts.means)), draws)
         half = 0.5 * squared_lengths(keys)
         largest = (2 * float(half.max(initial=0))) ** 0.5  # or less
@@ -77,13 +74,8 @@ class ShrunkQuery:
         variance = _one_variance(parts) if single else np.full(len(query), -1.0)
         return cls(keys.astype(np.float32), half, variance, parts.variances[0], len(centre))
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The least and the largest variance; of no query, infinity and 0."""
-        return float(self.variance.min(initial=np.inf)), float(self.variance.max(initial=0))
-
     def __getitem__(self, rows: slice | np.ndarray) -> ShrunkQuery:
-        return ShrunkQuery(self.keys[rows], self.half[rows], self.variance[rows], self.spread[rows], self.dim)
+        return ShrunkQuery(self.keys[rows], self.half[rows], self.variance[rows], self.variances[rows], self.dim)
 
     def __len__(self) -> int:
         return len(self.half)
@@ -92,8 +84,8 @@ class ShrunkQuery:
 def _rows(means: Sequence[np.ndarray], draws: int) -> np.ndarray:
     count, dim = means[0].shape
     rows = np.zeros((count, shrunk_width(draws, dim)))
-    for place, mean in enumerate(means):
-        rows[:, place * dim : (place + 1) * dim] = mean if draws == 1 else mean / draws**0.5
+    for draw, mean in enumerate(means):
+        rows[:, draw * dim : (draw + 1) * dim] = mean if draws == 1 else mean / draws**0.5
     return rows
 
 

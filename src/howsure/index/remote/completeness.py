@@ -21,7 +21,7 @@ class Completeness:
         """What is known of the gallery at this moment."""
         notes = self._server.notes()
         if notes is None:
-            raise GalleryError(f"gallery {self._server.place}", expected="a gallery", got="none any more")
+            raise GalleryError(f"gallery {self._server.url}", expected="a gallery", got="none any more")
         return notes
 
     def again(self, read: Callable[[dict[str, Any]], T]) -> T:
@@ -52,7 +52,7 @@ class Completeness:
         """An error if so many are fewer than were acknowledged."""
         if got < notes["count"]:
             raise GalleryUnavailableError(
-                f"gallery {self._server.place}",
+                f"gallery {self._server.url}",
                 expected=f"all of its {notes['count']} items",
                 got=f"{got} that the server can reach",
                 fix="a node or a shard may be down; try again, or look at the server",

@@ -42,14 +42,6 @@ def test_draws_on_either_side_meet_a_single_one():
         np.testing.assert_allclose(log_likelihood_ratios(ours, theirs, EACH), wanted, rtol=1e-10)
 
 
-def test_moments_are_those_in_double_precision(make):
-    embedding = make(5, seed=2).map(lambda tensor: tensor.requires_grad_())
-    ours = PairMoments.from_draws(embedding.by_draw())
-    theirs = PairMoments.from_draws(double(embedding.detach()).by_draw())
-    for one, other in ((ours.means, theirs.means), (ours.variances, theirs.variances)):
-        assert all(np.array_equal(a, b) and a.dtype == np.float64 for a, b in zip(one, other, strict=True))
-
-
 def test_records_have_the_moments_of_their_family(make):
     embedding = make(7, seed=3)
     layout = Layout.from_embedding(embedding)

@@ -193,7 +193,7 @@ class EmbeddedEngine:
         return self.numbers_at(self.positions())
 
     def persist(self, sequence: int) -> None:
-        """Write a snapshot of the live rows, which hold all changes up to `sequence`; map it, and start an empty tail."""
+        """Write a snapshot of the live rows, all changes up to `sequence`; map it, and start an empty tail."""
         manifest: dict[str, Any] = {"schema": 1, "gallery": self._gallery, "sequence": sequence, "count": len(self)}
         # Removed rows are left out, so their altered keys never reach the disk.
         live = self.positions()

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from howsure.index.local.scan import inner_products
 from howsure.index.ranking.keys import FLOAT32
 from howsure.index.ranking.shrunk_keys import ShrunkQuery
 
@@ -139,9 +140,11 @@ def _dropped_by_sign(terms: _Terms, rows: np.ndarray, floor: np.ndarray) -> Cont
     for chunk, first in enumerate(firsts.tolist()):
         part = rows[first : first + step]
         keys[:, column : column + 2] = tilt[:, chunk]
-        product = np.matmul(keys, part.T, out=room[:, : len(part)])
-        query, row = np.nonzero(product >= 0)
-        hits.append((query, first + row, product[query, row]))
+        product = inner_products(keys, part, room[:, : len(part)])
+        values = product.ravel()
+        hit = np.flatnonzero(values >= 0)
+        query, row = np.divmod(hit, len(part))
+        hits.append((query, first + row, values[hit]))
     query, row, product = (np.concatenate(part) for part in zip(*hits, strict=True))
     tilted, shrunk = tilt[query, row // step].astype(np.float64), rows[row, column + 1].astype(np.float64)
     bare = product - tilted[:, 0] - tilted[:, 1] * shrunk

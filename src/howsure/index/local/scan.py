@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import faiss
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 BATCH = 6
 
 _switch = threading.Lock()
+_one_by_one: Any = vars(faiss)["fvec_inner_products_ny"]  # faiss's types do not know it
 
 
 def nearest(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -24,6 +26,17 @@ def nearest(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarr
 def largest_products(queries: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Inner products (Q, count), descending, and positions (Q, count) of the rows that have the largest."""
     return _scan(queries, rows, count, faiss.METRIC_INNER_PRODUCT)
+
+
+def inner_products(queries: np.ndarray, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """All inner products, in `out` (Q, N); queries, rows and each line of `out` are contiguous float32."""
+    if len(queries) >= BATCH:
+        return np.matmul(queries, rows.T, out=out)
+    # As fast as memory is read, on this thread; a product of so few waits for threads that it does not need.
+    for query, line in zip(queries, out, strict=True):
+        pointers = (faiss.swig_ptr(part) for part in (line, query, rows))
+        _one_by_one(*pointers, rows.shape[1], len(rows))
+    return out
 
 
 def _scan(queries: np.ndarray, rows: np.ndarray, count: int, metric: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
@@ -29,8 +28,7 @@ class PairMoments:
 
     @classmethod
     def from_draws(cls, draws: Sequence[Embedding]) -> PairMoments:
-        """From the draws of an embedding."""
-        draws = [draw.detach().to("cpu", torch.float64) for draw in draws]
+        """From the draws of an embedding in float64, on the CPU."""
         return cls(tuple(draw.mean.numpy() for draw in draws), tuple(_once(draw.variance.numpy()) for draw in draws))
 
     @classmethod

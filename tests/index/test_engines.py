@@ -30,17 +30,17 @@ def test_a_gallery_does_what_one_in_a_directory_does(make, urls, tmp_path):
     matcher = Matcher(scale=2.0, offset=1.0, base_rate=0.5)
     index = connect(url, create=True)
     for step in range(8):
-        kind = ["add", "add", "add", "remove", "reopen", "add", "remove", "compact"][step]
+        action = ["add", "add", "add", "remove", "reopen", "add", "remove", "compact"][step]
         names = twin.ids()
-        if kind == "add":
+        if action == "add":
             ids = [f"item {n}" for n in rng.choice(300, size=rng.integers(1, 120), replace=False)]
             batch, labels = make(len(ids), seed=step), [f"label {len(name) % 3}" for name in ids]
             for gallery in (index, twin):
                 gallery.add(ids, batch, labels=labels, metadata=[{"at": step, "id": name} for name in ids])
-        elif kind == "remove":
+        elif action == "remove":
             gone = rng.choice(names, size=len(names) // 3, replace=False).tolist()
             assert index.remove(gone) == twin.remove(gone)
-        elif kind == "reopen":
+        elif action == "reopen":
             index.close()
             index = connect(url, write=True)
         else:
@@ -107,20 +107,20 @@ def test_a_search_by_likelihood_is_that_of_a_directory(make, urls, tmp_path):
 def test_candidates_by_shrunk_means_find_the_likely_and_say_what_they_are(urls, tmp_path, scales, monkeypatch):
     url = urls()
     if url.startswith("milvus:") and scales > 1:
-        pytest.skip("one kind is enough for the slowest server")
+        pytest.skip("one case is enough for the slowest server")
     monkeypatch.setattr(remote_likelihood, "SMALL", 1000)
     monkeypatch.setattr(remote_likelihood, "COUNTS", (50, 200))
     generator = torch.Generator().manual_seed(scales)
     identities = torch.randn(240, 16, generator=generator).repeat_interleave(5, 0)
     scale = 10 ** (torch.rand(1200, scales, generator=generator) - 0.75)
-    belief = Gaussian(identities + scale * torch.randn(1200, 16, generator=generator), scale)
+    embedding = Gaussian(identities + scale * torch.randn(1200, 16, generator=generator), scale)
     prior, ids = Prior(torch.zeros(16), torch.ones(1)), [f"{n}" for n in range(1200)]
-    query, options = belief[::40], {"by": "likelihood", "matcher": Matcher(scale=0.3, offset=1.0, base_rate=0.5)}
+    query, options = embedding[::40], {"by": "likelihood", "matcher": Matcher(scale=0.3, offset=1.0, base_rate=0.5)}
     with LocalIndex.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
         for gallery in (twin, index):
-            gallery.add(ids[:600], belief[:600])
+            gallery.add(ids[:600], embedding[:600])
             gallery.set_prior(prior)
-            gallery.add(ids[600:], belief[600:])
+            gallery.add(ids[600:], embedding[600:])
         wanted = twin.search(query, 10, approximate=False, **options)
         agree(index.search(query, 10, approximate=False, **options), wanted)
         index.compact()
@@ -132,10 +132,10 @@ def test_candidates_by_shrunk_means_find_the_likely_and_say_what_they_are(urls, 
     hits = 0
     for row in range(30):
         best = dict(zip(wanted.ids[row], wanted.probabilities[row], strict=True))
-        both = [place for place, name in enumerate(found.ids[row]) if name in best]
+        both = [rank for rank, name in enumerate(found.ids[row]) if name in best]
         hits += len(both)
         np.testing.assert_allclose(
-            found.probabilities[row, both], [best[found.ids[row, place]] for place in both], rtol=1e-9
+            found.probabilities[row, both], [best[found.ids[row, rank]] for rank in both], rtol=1e-9
         )
     assert hits >= 285
 
@@ -199,11 +199,13 @@ def test_a_search_of_everything_is_exact(urls):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_moments_come_back_bit_for_bit(urls, dtype):
     generator = torch.Generator().manual_seed(3)
-    belief = Gaussian(torch.randn(5, 4, generator=generator).to(dtype), torch.rand(5, 4, generator=generator).to(dtype))
+    embedding = Gaussian(
+        torch.randn(5, 4, generator=generator).to(dtype), torch.rand(5, 4, generator=generator).to(dtype)
+    )
     with connect(urls(), create=True) as index:
-        index.add(list("abcde"), belief)
-        same(index.get(list("ca")), belief[[2, 0]])
-        same(index.embedding()[1], belief)
+        index.add(list("abcde"), embedding)
+        same(index.get(list("ca")), embedding[[2, 0]])
+        same(index.embedding()[1], embedding)
 
 
 ODD = ["", " ", "ö/ü 漢字 🐈", "line\nbreak", "tab\tand\\slash", "'; DROP TABLE items; --", '"quoted"', "é", "e\u0301"]
@@ -221,7 +223,7 @@ def test_odd_names_are_names_like_others(urls):
         assert index.present([*ODD[::2], "x"]) == set(ODD[::2])
         assert "é" in index
         assert 3 not in index
-        assert [index.search(points(place), 1).ids[0, 0] for place in (0, 5, 8)] == [ODD[0], ODD[5], ODD[8]]
+        assert [index.search(points(number), 1).ids[0, 0] for number in (0, 5, 8)] == [ODD[0], ODD[5], ODD[8]]
         assert index.remove(ODD[:5]) == 5
         assert index.ids() == ODD[5:]
         index.describe({"model": "new"})

@@ -88,15 +88,15 @@ class _Terms:
         self, product: np.ndarray, shrunk: np.ndarray, rows: np.ndarray | slice, more: np.ndarray | float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """Between what the scores lie, given row · key and v~ of pairs; the product summed terms of size `more` too."""
-        kind = product.dtype
+        dtype = product.dtype
         half, variance, size = (
-            part.astype(kind) for part in (self.half[rows], self.variance[rows], self.size[rows] + more)
+            part.astype(dtype) for part in (self.half[rows], self.variance[rows], self.size[rows] + more)
         )
         total = variance + shrunk
         log = np.log(total)
-        score = (product - half) / total - kind.type(0.5 * self.dim) * log
-        error = kind.type(self.growth) * size / total
-        error += kind.type(16 * FLOAT32) * (np.abs(score) + kind.type(self.dim) * (1 + np.abs(log)))
+        score = (product - half) / total - dtype.type(0.5 * self.dim) * log
+        error = dtype.type(self.growth) * size / total
+        error += dtype.type(16 * FLOAT32) * (np.abs(score) + dtype.type(self.dim) * (1 + np.abs(log)))
         return score - error, score + error
 
 

@@ -99,7 +99,7 @@ def read_snapshot(
         (np.dtype("<i4"), count if prior else 0),
         (record, count),
     ]
-    sizes = [kind.itemsize * rows for kind, rows in sections]
+    sizes = [dtype.itemsize * rows for dtype, rows in sections]
     try:
         if path.stat().st_size != sum(sizes) or manifest["bytes"] != sum(sizes):
             raise SnapshotError(f"expected {sum(sizes)} bytes, got {path.stat().st_size}")
@@ -126,11 +126,11 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     return dict(manifest)
 
 
-def _map(path: Path, kind: np.dtype[Any], count: int, start: int) -> np.ndarray:
+def _map(path: Path, dtype: np.dtype[Any], count: int, start: int) -> np.ndarray:
     # An empty range cannot be mapped. A plain view of the map is quicker to index than the map itself.
-    shape = (count, *kind.shape)
-    empty = count * kind.itemsize == 0
-    return np.empty(shape, kind.base) if empty else np.asarray(np.memmap(path, kind.base, "c", start, shape))
+    shape = (count, *dtype.shape)
+    empty = count * dtype.itemsize == 0
+    return np.empty(shape, dtype.base) if empty else np.asarray(np.memmap(path, dtype.base, "c", start, shape))
 
 
 def _checksum(path: Path) -> int:

@@ -170,20 +170,20 @@ def test_a_server_that_stops_within_a_change_loses_nothing_acknowledged(server, 
     assert len(index) == 305 - steps == len(index.ids())
 
 
-def beliefs(*values):
+def embeddings(*values):
     return Gaussian(torch.tensor([[float(value)] for value in values]), torch.ones(len(values), 1))
 
 
 def likely(index, value, k=1):
     """A search among candidates, as in a gallery too large to be read."""
-    return index.search(beliefs(value), k, by="likelihood", approximate=True)
+    return index.search(embeddings(value), k, by="likelihood", approximate=True)
 
 
 @pytest.fixture
 def weighed(server):
     index = RemoteIndex.create(server)
     index.set_prior(Prior(torch.zeros(1), torch.full((1,), 1e4)))
-    index.add([f"{n}" for n in range(300)], beliefs(*range(300)), labels=["x"] * 300)
+    index.add([f"{n}" for n in range(300)], embeddings(*range(300)), labels=["x"] * 300)
     return index
 
 
@@ -194,7 +194,7 @@ def test_a_lost_shrunk_mean_is_an_error_and_then_all_is_well(server, weighed):
     gone = server.tables[name].pop(handle_of("7"))
     with pytest.raises(GalleryUnavailableError, match="expected all of its 300 items, got 299 that the server can"):
         likely(weighed, 200)
-    assert weighed.search(beliefs(7), 1).ids.tolist() == [["7"]]
+    assert weighed.search(embeddings(7), 1).ids.tolist() == [["7"]]
     server.tables[name][handle_of("7")] = gone
     assert likely(weighed, 7).ids.tolist() == [["7"]]
 
@@ -202,7 +202,7 @@ def test_a_lost_shrunk_mean_is_an_error_and_then_all_is_well(server, weighed):
 @pytest.mark.parametrize("steps", range(0, 12, 3))
 def test_a_server_that_stops_within_a_change_answers_for_items_alone(server, weighed, steps):
     for change in (
-        lambda: weighed.add([f"new {n}" for n in range(5)], beliefs(*range(400, 405))),
+        lambda: weighed.add([f"new {n}" for n in range(5)], embeddings(*range(400, 405))),
         lambda: weighed.remove([f"{n}" for n in range(5)]),
     ):
         server.stop_after = steps
@@ -213,7 +213,7 @@ def test_a_server_that_stops_within_a_change_answers_for_items_alone(server, wei
         for value in (0, 4, 400, 404):
             best = min(items, key=lambda item: abs(item - value))
             assert likely(weighed, value).distances[0, 0] == pytest.approx((2 + (best - value) ** 2) ** 0.5)
-    weighed.add(["later"], beliefs(1000))
+    weighed.add(["later"], embeddings(1000))
     assert likely(weighed, 1000, k=3).ids[0, 0] == "later"
     assert likely(weighed, 150).ids.tolist() == [["150"]]
 
@@ -221,18 +221,18 @@ def test_a_server_that_stops_within_a_change_answers_for_items_alone(server, wei
 def test_recall_is_estimated_again_as_the_gallery_grows(server, weighed, monkeypatch):
     monkeypatch.setattr(remote_likelihood, "SMALL", 100)
     monkeypatch.setattr(remote_likelihood, "COUNTS", (12, 22))  # about as many as are asked for, so some are missed
-    spread = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for count, measured in ((20, 320), (100, 320), (100, 520)):
-        scale = 10 ** (4 * torch.rand(count, 1, generator=spread))
-        many = Gaussian(100 * torch.randn(count, 1, generator=spread), scale)
+        scale = 10 ** (4 * torch.rand(count, 1, generator=generator))
+        many = Gaussian(100 * torch.randn(count, 1, generator=generator), scale)
         weighed.add([f"{len(weighed)} {n}" for n in range(count)], many)
         weighed.compact()
         assert server.document["recall"]["count"] == measured
     found = likely(weighed, 3)
     assert (found.exact, found.candidates) == (False, 22)
     assert 0.2 < found.recall < 0.95
-    assert weighed.search(beliefs(3), 1, by="likelihood", approximate=False).recall is None  # it is exact
-    assert weighed.search(beliefs(3), 1).recall is None
+    assert weighed.search(embeddings(3), 1, by="likelihood", approximate=False).recall is None  # it is exact
+    assert weighed.search(embeddings(3), 1).recall is None
     weighed.set_prior(Prior(torch.zeros(1), torch.ones(1)))
     assert likely(weighed, 3).recall is None  # nobody knows yet
 

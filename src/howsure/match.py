@@ -93,11 +93,9 @@ class Matcher:
 
     def at(self, base_rate: float) -> Matcher:
         """The same evidence where another share of the pairs match; in a search, few do."""
-        if not 0 < base_rate < 1:
-            raise InputError("base rate", expected="a share between 0 and 1", got=str(base_rate))
+        moved = replace(self, base_rate=base_rate)
         shift = math.log(base_rate / (1 - base_rate)) - math.log(self.base_rate / (1 - self.base_rate))
-        steps = self.steps.shifted(shift) if self.steps else None
-        return replace(self, offset=self.offset + shift, base_rate=base_rate, steps=steps)
+        return replace(moved, offset=self.offset + shift, steps=self.steps.shifted(shift) if self.steps else None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; `from_json` reads them."""

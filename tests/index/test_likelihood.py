@@ -127,7 +127,7 @@ def test_the_scan_never_drops_one_of_the_best(count, k, decades, offset):
     gallery = cat([gallery, gallery[:5]])  # and ties
     query = Gaussian(gallery.location[:6] + 0.1, scale[:6])
     rows = shrunk_rows(gallery, prior)
-    order = np.argsort(rows[:, dim + 2], action="stable")
+    order = np.argsort(rows[:, dim + 2], kind="stable")
     cut = count - 7  # the last are newer
     old, new = order[order < cut], np.arange(cut, len(rows))
     largest = float(np.sqrt(rows[:, dim].max()))

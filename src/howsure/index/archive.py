@@ -63,7 +63,8 @@ def export_gallery(gallery: Index, path: str | Path, *, progress: Progress = lam
     with _whole_file(path) as file, zipfile.ZipFile(file, "w") as archive, tempfile.TemporaryFile() as lines:
         if layout:
             with archive.open("records.npy", "w", force_zip64=True) as records:
-                _write_header(records, layout, len(ids))
+                header = np.lib.format.header_data_from_array_1_0(np.empty(0, layout.record)) | {"shape": (len(ids),)}
+                np.lib.format.write_array_header_2_0(records, header)
                 for start in range(0, len(ids), ROWS):
                     block = ids[start : start + ROWS]
                     records.write(layout.pack(gallery.get(block)).tobytes())
@@ -91,11 +92,6 @@ def _manifest(gallery: Index, layout: Layout | None, count: int) -> dict[str, An
         "about": gallery.about,
         "prior": prior.to_json() if prior else None,
     }
-
-
-def _write_header(file: IO[bytes], layout: Layout, count: int) -> None:
-    form = {"descr": np.lib.format.dtype_to_descr(layout.record), "fortran_order": False, "shape": (count,)}
-    np.lib.format.write_array_header_2_0(file, form)
 
 
 def _line(item: Item) -> bytes:

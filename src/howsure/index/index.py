@@ -217,5 +217,7 @@ class Index(ABC):
                 fix="open it with write=True",
             )
 
-    def _no_items(self) -> GalleryError:
-        return GalleryError(f"gallery {self.url}", expected="items", got="an empty gallery", fix="add some first")
+    def _require_items(self, layout: Layout | None) -> Layout:
+        if layout is None:
+            raise GalleryError(f"gallery {self.url}", expected="items", got="an empty gallery", fix="add some first")
+        return layout

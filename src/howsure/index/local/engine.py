@@ -160,7 +160,10 @@ class EmbeddedEngine:
 
     def _positions(self, numbers: np.ndarray) -> np.ndarray:
         """Of items by their numbers; -1 for those that are not held."""
-        old, new = self._old.positions(numbers), self._tail.positions(numbers)
+        old = self._old.positions(numbers)
+        if not self._tail.count:
+            return old
+        new = self._tail.positions(numbers)
         return np.where(old >= 0, old, np.where(new >= 0, self._old.count + new, -1))
 
     def positions(self) -> np.ndarray:

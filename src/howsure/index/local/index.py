@@ -243,17 +243,11 @@ class LocalIndex(Index):
 
     def get(self, ids: Sequence[str]) -> Embedding:
         with self._turn:
-            layout = self._require_items()
+            layout = self._require_items(self._store.layout())
             return layout.unpack(self._store.records(ids, layout.record))
 
     def embedding(self) -> tuple[list[str], Embedding]:
         with self._turn, self._replica.current():
-            layout, engine = self._require_items(), self._replica.engine
+            layout, engine = self._require_items(self._replica.layout), self._replica.engine
             records = engine.records_at(engine.positions()) if engine else np.empty(0, layout.record)
             return self._store.ids(), layout.unpack(records)
-
-    def _require_items(self) -> Layout:
-        layout = self._store.layout()
-        if layout is None:
-            raise self._no_items()
-        return layout

@@ -51,9 +51,8 @@ class Ivf:
 
         Where that is less than k, more cells are read, but not many more.
         """
-        # Cells that hold little more than is asked for: all of it is read faster than the nearest of it is found.
-        if self.probes * self.index.ntotal <= ALL * count * self.index.nlist:
-            return [self._near(products, removed, least=k) for products in query.keys @ self._centres.T]
+        if self.reads_whole_cells(count):
+            return [self.near(key, removed, least=k) for key in query.keys]
         options = _options(nprobe=self.probes)
         if removed is not None:
             options = _options(nprobe=self.probes, sel=_bitmap(np.packbits(~removed, bitorder="little")))
@@ -61,11 +60,16 @@ class Ivf:
             _, rows = self.index.search(np.ascontiguousarray(query.keys[:, : self.index.d]), count, params=options)
         return [line[line >= 0] for line in rows]
 
-    def _near(self, products: np.ndarray, removed: np.ndarray | None, *, least: int) -> np.ndarray:
-        """Rows of the cells whose centres have the largest products (L,) with a key, but for removed ones.
+    def reads_whole_cells(self, count: int) -> bool:
+        """Whether cells hold little more than is asked for: all is read faster than the nearest of it is found."""
+        return bool(self.probes * self.index.ntotal <= ALL * count * self.index.nlist)
+
+    def near(self, key: np.ndarray, removed: np.ndarray | None, *, least: int) -> np.ndarray:
+        """Rows of the cells whose centres have the largest products with a key, but for removed ones.
 
         Of as many cells as `probes`, and up to `MORE` others until they hold at least so many rows.
         """
+        products = self._centres @ key
         last = min(self.probes + MORE, len(products))
         order = np.argpartition(-products, last - 1)[:last]
         order = order[np.argsort(-products[order])].tolist()

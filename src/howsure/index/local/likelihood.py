@@ -9,14 +9,14 @@ approximate answer is asked for, they come from an IVF.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from howsure.embeddings import Embedding
 from howsure.index.layout import Layout
 from howsure.index.local.engine import EmbeddedEngine
-from howsure.index.local.ivf import BEST
+from howsure.index.local.ivf import BEST, Ivf
 from howsure.index.local.likelihood_rows import ShrunkRows
 from howsure.index.ranking.exact import QUERIES, Ranking
 from howsure.index.ranking.likelihood import CANDIDATES, SMALL, TARGET, most_likely, no_prior
@@ -24,16 +24,6 @@ from howsure.index.ranking.pairwise import PairMoments
 from howsure.index.ranking.shrunk_keys import ShrunkQuery
 
 LARGE = 500_000  # items from which on an IVF is used without being asked for, if its recall is on target
-
-
-@dataclass(frozen=True, eq=False)
-class _Way:
-    """One way to find candidates."""
-
-    find: Callable[[ShrunkQuery], np.ndarray]  # (Q, c) positions; -1 where there is none
-    step: int  # queries at a time
-    exact: bool = False
-    recall: float | None = None
 
 
 def rank_by_likelihood(
@@ -44,31 +34,35 @@ def rank_by_likelihood(
     if shrunk is None:
         raise no_prior()
     moments = PairMoments.from_draws(query.by_draw())
+    ivf = _ivf(shrunk, len(engine), approximate)
+    count = max(ivf.count, -(-ivf.count * k // BEST)) if ivf else max(CANDIDATES, 2 * k)
+    step, exact, recall = max(1, QUERIES * CANDIDATES // max(count, CANDIDATES)), False, ivf.recall if ivf else None
+    one = shrunk.probed_for_one(ivf, moments, k, count) if ivf else None
+    if one is not None:
+        positions, apart, likely = most_likely(moments, one, k, shrunk.prior, engine.records_at, layout)
+        numbers = engine.numbers_at(positions)
+        return Ranking(numbers, apart, exact, one.shape[1], likelihoods=likely, recall=recall)
     keys = ShrunkQuery.from_query(query, shrunk.prior, layout.draws)
-    way = _way(shrunk, keys, k, engine, approximate)
+    find: Callable[[ShrunkQuery], np.ndarray]  # (Q, c) positions; -1 where there is none
+    if ivf:
+        find = partial(shrunk.probed, ivf, k=k, count=count)
+    elif shrunk.provable(keys):
+        find, exact = partial(shrunk.most_likely, k=k), True
+    elif approximate is False or len(engine) <= SMALL:
+        find, exact, step = lambda part: engine.positions()[None], True, 1
+    else:
+        find, recall = partial(shrunk.nearest, count=count), shrunk.ivf.scan_recall if shrunk.ivf else None
     parts, most = [], 0
-    for start in range(0, len(keys), way.step):
-        rows = slice(start, start + way.step)
-        found = way.find(keys[rows])
+    for start in range(0, len(keys), step):
+        rows = slice(start, start + step)
+        found = find(keys[rows])
         parts.append(most_likely(moments[rows], found, k, shrunk.prior, engine.records_at, layout))
         most = max(most, found.shape[1])
     positions, apart, likely = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Ranking(engine.numbers_at(positions), apart, way.exact, most, likelihoods=likely, recall=way.recall)
+    return Ranking(engine.numbers_at(positions), apart, exact, most, likelihoods=likely, recall=recall)
 
 
-def _way(shrunk: ShrunkRows, query: ShrunkQuery, k: int, engine: EmbeddedEngine, approximate: bool | None) -> _Way:
-    ivf, count = shrunk.ivf, max(CANDIDATES, 2 * k)
-    unasked = approximate is None and len(engine) >= LARGE
-    if ivf and (approximate or (unasked and ivf.recall >= TARGET)):
-        count = max(ivf.count, -(-ivf.count * k // BEST))
-        return _Way(lambda part: shrunk.probed(ivf, part, k, count), _step(count), recall=ivf.recall)
-    if shrunk.provable(query):
-        return _Way(lambda part: shrunk.most_likely(part, k), _step(count), exact=True)
-    if approximate is False or len(engine) <= SMALL:
-        everything = engine.positions()
-        return _Way(lambda part: np.broadcast_to(everything, (len(part), len(everything))), 1, exact=True)
-    return _Way(lambda part: shrunk.nearest(part, count), _step(count), recall=ivf.scan_recall if ivf else None)
-
-
-def _step(count: int) -> int:
-    return max(1, QUERIES * CANDIDATES // max(count, CANDIDATES))
+def _ivf(shrunk: ShrunkRows, items: int, approximate: bool | None) -> Ivf | None:
+    """The IVF if it is to be used."""
+    unasked = approximate is None and items >= LARGE and shrunk.ivf and shrunk.ivf.recall >= TARGET
+    return shrunk.ivf if approximate or unasked else None

@@ -45,9 +45,9 @@ class Replica:
         """Read what is newer; False if that needs the snapshot first."""
         if self.engine is None or self.layout is None:
             return self._store.layout() is None
-        time, horizon = self._store.notes("time", "horizon")
-        if self.time == time:
+        if self.time == self._store.time():
             return True
+        time, horizon = self._store.notes("time", "horizon")
         prior = self._store.prior()
         other = _version(prior) != _version(self.engine.prior)
         lost = self.time > time or 0 < self.time < horizon or other

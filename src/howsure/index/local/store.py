@@ -27,6 +27,7 @@ FILE = "gallery.sqlite"
 SCHEMA = 1
 CHUNK = 500  # values bound to one statement
 ROWS = 1 << 12  # rows read at a time
+REMEMBERED = 1 << 17  # names in memory
 
 _TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -71,6 +72,7 @@ class Store:
 
     def __init__(self, directory: Path, *, write: bool):
         self.path = directory / FILE
+        self._names: dict[int, tuple[str, str | None]] = {}
         with gallery_errors(self.path):
             # One connection for all threads: the index lets one in at a time.
             uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
@@ -118,6 +120,11 @@ class Store:
         if len(found) < len(names):
             raise GalleryError(f"gallery {self.path}", expected=f"notes of {', '.join(names)}", got=", ".join(found))
         return [json.loads(found[name]) for name in names]
+
+    def time(self) -> int:
+        """The note of the time alone, which every search asks for, inside `reading`."""
+        row = self._db.execute("SELECT value FROM meta WHERE name = 'time'").fetchone()
+        return int(row[0]) if row else -1  # `notes` says what is wrong then
 
     def write_notes(self, **notes: Any) -> None:
         """Set such values, durably."""
@@ -216,9 +223,13 @@ class Store:
             return [identity for (identity,) in self._db.execute("SELECT id FROM items ORDER BY number")]
 
     def names(self, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-        """Id and label of each of these numbers."""
-        rows = self._select("SELECT number, id, label FROM items WHERE number IN", list(set(numbers)))
-        return {number: (identity, label) for number, identity, label in rows}
+        """Id and label of at least these numbers. A number never changes either, so most are remembered."""
+        if len(self._names) > REMEMBERED:
+            self._names = {}
+        if missing := {number for number in numbers if number not in self._names}:
+            rows = self._select("SELECT number, id, label FROM items WHERE number IN", list(missing))
+            self._names |= {number: (identity, label) for number, identity, label in rows}
+        return self._names
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         """What is known of these items."""

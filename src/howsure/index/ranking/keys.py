@@ -70,11 +70,17 @@ def _moments(draws: Sequence[Embedding]) -> tuple[list[np.ndarray], np.ndarray]:
     return [draw.mean.numpy() for draw in draws], uncertainty
 
 
+def scaled_draws(means: Sequence[np.ndarray], width: int) -> np.ndarray:
+    """[m_1/√S, ..., m_S/√S, 0, ...], (N, width) float64."""
+    rows = np.zeros((len(means[0]), width))
+    columns = np.concatenate(means, 1)
+    rows[:, : columns.shape[1]] = columns / len(means) ** 0.5
+    return rows
+
+
 def _key(embedding: Embedding, means: list[np.ndarray], root: np.ndarray) -> np.ndarray:
-    draws, (count, dim) = len(means), means[0].shape
-    keys = np.zeros((count, key_width(draws, dim)))
-    for draw, mean in enumerate(means):
-        keys[:, draw * dim : (draw + 1) * dim] = mean / draws**0.5
+    draws, dim = len(means), means[0].shape[1]
+    keys = scaled_draws(means, key_width(draws, dim))
     keys[:, draws * dim] = root
     largest = np.abs(keys).max(initial=0)
     if not largest <= LARGEST:  # so that NaN is refused too

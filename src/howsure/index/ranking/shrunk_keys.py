@@ -11,7 +11,6 @@ has one for all dimensions, and -1 for any other. Rows end in zeros up to a mult
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
-from howsure.index.ranking.keys import LARGEST, matching_draws
+from howsure.index.ranking.keys import LARGEST, matching_draws, scaled_draws
 from howsure.index.ranking.pairwise import PairMoments, squared_lengths
 from howsure.prior import Prior
 
@@ -39,13 +38,14 @@ def shrunk_rows(embedding: Embedding, prior: Prior) -> np.ndarray:
     """
     shrunk = prior.shrink(embedding.map(lambda tensor: tensor.detach().to("cpu", torch.float64)))
     moments, draws = PairMoments.from_draws(shrunk.by_draw()), len(shrunk.by_draw())
-    rows = _rows([mean - prior.arrays[0] for mean in moments.means], draws)
+    rows = scaled_draws([mean - prior.arrays[0] for mean in moments.means], shrunk_width(draws, prior.dim))
     return _completed(rows, draws * prior.dim, _one_variance(moments))
 
 
 def rows_of(means: np.ndarray) -> np.ndarray:
     """The row that an item at each of these means, (N, S·D), would have, were it without variance."""
-    return _completed(_rows([means], 1), means.shape[1], np.zeros(len(means)))
+    dim = means.shape[1]
+    return _completed(scaled_draws([means], shrunk_width(1, dim)), dim, np.zeros(len(means)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,8 @@ class ShrunkQuery:
         """For a gallery of `draws` draws. A query is not shrunk."""
         single, centre = len(query.by_draw()) == 1, prior.arrays[0]
         parts = PairMoments.from_draws(matching_draws(query, draws))
-        keys = _rows([mean - centre for mean in parts.means] * (draws // len(parts.means)), draws)
+        means = [mean - centre for mean in parts.means] * (draws // len(parts.means))
+        keys = scaled_draws(means, shrunk_width(draws, len(centre)))
         half = 0.5 * squared_lengths(keys)
         largest = (2 * float(half.max(initial=0))) ** 0.5  # or less
         if not largest <= LARGEST:  # so that NaN is refused too
@@ -79,14 +80,6 @@ class ShrunkQuery:
 
     def __len__(self) -> int:
         return len(self.half)
-
-
-def _rows(means: Sequence[np.ndarray], draws: int) -> np.ndarray:
-    count, dim = means[0].shape
-    rows = np.zeros((count, shrunk_width(draws, dim)))
-    for draw, mean in enumerate(means):
-        rows[:, draw * dim : (draw + 1) * dim] = mean if draws == 1 else mean / draws**0.5
-    return rows
 
 
 def _completed(rows: np.ndarray, end: int, variance: np.ndarray) -> np.ndarray:

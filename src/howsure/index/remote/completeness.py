@@ -43,10 +43,10 @@ class Completeness:
 
     def require(self, notes: dict[str, Any], *, shrunk: str | None = None) -> int:
         """How many items, or shrunk means, there are; an error if the server reaches fewer than were acknowledged."""
-        count = int(notes["count"])
         reachable = self._server.reachable(shrunk=shrunk) if notes["layout"] else None
-        self.require_count(notes, count if reachable is None else reachable)
-        return count if reachable is None else reachable
+        count = int(notes["count"]) if reachable is None else reachable
+        self.require_count(notes, count)
+        return count
 
     def require_count(self, notes: dict[str, Any], got: int) -> None:
         """An error if so many are fewer than were acknowledged."""

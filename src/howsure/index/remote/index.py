@@ -172,18 +172,16 @@ class RemoteIndex(Index):
                 notes["recall"] = None  # what was known is of another way to search
             due = recall_is_due(notes)
             if built or due:
-                self._note_recall(notes.get("shrunk"), self._recall() if due else None)
+                recall = self._recall() if due else None
+                with self._changing() as (latest, _):
+                    if latest.get("shrunk") == notes.get("shrunk"):
+                        self._server.write_notes({**latest, "recall": recall})
 
     def _recall(self) -> dict[str, Any] | None:
         with self._server.reading():  # from here on, nobody takes an item of the sample away
             names = self.sample(SAMPLE)
             query = self.get(names).map(lambda tensor: tensor.double())
             return self._completeness.again(lambda notes: estimated_recall(self._server, notes, query, names))
-
-    def _note_recall(self, shrunk: str | None, recall: dict[str, Any] | None) -> None:
-        with self._changing() as (notes, _):
-            if notes.get("shrunk") == shrunk:
-                self._server.write_notes({**notes, "recall": recall})
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[dict[str, Any], int]]:
@@ -277,20 +275,18 @@ class RemoteIndex(Index):
 
     def get(self, ids: Sequence[str]) -> Embedding:
         with self._turn:
-            layout = self._require_items()
+            layout = self._require_items(self._layout())
             return layout.unpack(unpacked(self._rows(ids, moments=True), layout))
 
     def embedding(self) -> tuple[list[str], Embedding]:
         with self._turn:
-            layout = self._require_items()
+            layout = self._require_items(self._layout())
             rows = self._scan(moments=True)
             return [row.item.id for row in rows], layout.unpack(unpacked(rows, layout))
 
-    def _require_items(self) -> Layout:
-        notes = self._completeness.notes()
-        if not notes["layout"]:
-            raise self._no_items()
-        return Layout.from_json(notes["layout"])
+    def _layout(self) -> Layout | None:
+        stored = self._completeness.notes()["layout"]
+        return Layout.from_json(stored) if stored else None
 
     def _scan(self, *, moments: bool) -> list[Row]:
         def whole(notes: dict[str, Any]) -> list[Row]:

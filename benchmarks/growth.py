@@ -18,7 +18,7 @@ from search import CLUSTERS, DEFAULT, DIM, K, under
 
 from howsure import Gaussian
 from howsure.index import LocalIndex
-from howsure.index.local.ivf import build_lists
+from howsure.index.local.ivf import build_ivf
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 QUERIES = 32
@@ -63,10 +63,10 @@ def grown(count: int) -> Point:
             timed(spent, "faiss", lambda chunk=chunk: flat.add(chunk.location.numpy()))
         timed(spent, "ours", lambda: index.set_prior(CLUSTERS.prior(per_dimension=False)))
         means = faiss.rev_swig_ptr(flat.get_xb(), count * DIM).reshape(count, DIM)
-        plain = timed(spent, "faiss", lambda: build_lists(means))
+        plain = timed(spent, "faiss", lambda: build_ivf(means))
         rough, exact = ({"by": "likelihood", "approximate": choice} for choice in (True, False))
         found, truth = index.search(queries, K, **rough), index.search(queries, K, **exact)
-        plain.nprobe = index._replica.engine.shrunk.lists.probes
+        plain.nprobe = index._replica.engine.shrunk.ivf.probes
         calls: dict[str, Callable[[Gaussian], object]] = {
             "distance": lambda query: index.search(query, K),
             "exact": lambda query: index.search(query, K, **exact),

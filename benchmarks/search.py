@@ -155,8 +155,8 @@ def candidate_recall(name: str, world: World, asked: int, *, candidates: int, ba
     """The share of the ten most likely, by brute force, that is among the candidates of a scan."""
     one = name == "one variance each"
     query, prior = world.queries(COUNT, asked).to(dtype=torch.float64), world.prior(per_dimension=not one)
-    plain = ShrunkQuery.of(query, prior, 1)
-    typical = Typical.of(next(world.chunks(COUNT)), prior)
+    plain = ShrunkQuery.from_query(query, prior, 1)
+    typical = Typical.fit(next(world.chunks(COUNT)), prior)
     rows, weighted, scores = [], [], []
     for chunk in world.chunks(COUNT):
         rows.append(shrunk_rows(chunk, prior))

@@ -52,9 +52,9 @@ def test_small_distance_is_near_and_large_similarity_is_near() -> None:
     assert expected_similarity(query, near_then_far)[0].diff() < 0
 
 
-def test_doubt_adds_distance() -> None:
-    query, place = Point(torch.zeros(1, 3)), torch.ones(2, 3)
-    gallery = Gaussian(place, torch.tensor([[0.1], [0.5]]))
+def test_uncertainty_adds_distance() -> None:
+    query, location = Point(torch.zeros(1, 3)), torch.ones(2, 3)
+    gallery = Gaussian(location, torch.tensor([[0.1], [0.5]]))
     assert expected_squared_distance(query, gallery)[0].diff() > 0
 
 
@@ -69,7 +69,7 @@ def test_far_from_the_origin_the_differences_survive() -> None:
 
 
 def test_rotated_members_agree_only_draw_by_draw() -> None:
-    """Five networks with one geometry up to a rotation. Their average is meaningless, their votes are not."""
+    """Five networks with one geometry up to a rotation. Their average is meaningless, their distances are not."""
     rng = torch.Generator().manual_seed(0)
     truth = torch.randn(40, 8, generator=rng)
 
@@ -83,11 +83,11 @@ def test_rotated_members_agree_only_draw_by_draw() -> None:
     def recall(distance: torch.Tensor) -> float:
         return float((distance.argmin(1) == torch.arange(40)).double().mean())
 
-    together = recall(rms_distance(query, gallery))
+    ensemble = recall(rms_distance(query, gallery))
     averaged = recall(rms_distance(Point(query.mean), Point(gallery.mean)))
     alone = recall(rms_distance(query.by_draw()[0], gallery.by_draw()[0]))
-    assert together > averaged + 0.2
-    assert together > alone + 0.2
+    assert ensemble > averaged + 0.2
+    assert ensemble > alone + 0.2
 
 
 def test_rearranged_draws_are_other_networks() -> None:
@@ -112,7 +112,7 @@ def test_different_numbers_of_draws() -> None:
     ],
 )
 @pytest.mark.parametrize("compare", COMPARISONS)
-def test_beliefs_that_do_not_fit(compare: Callable[..., torch.Tensor], other: Embedding, what: str) -> None:
+def test_embeddings_that_do_not_fit(compare: Callable[..., torch.Tensor], other: Embedding, what: str) -> None:
     with pytest.raises(InputError) as caught:
         compare(point(), other)
     assert caught.value.what == what
@@ -126,9 +126,9 @@ def test_pairs_of_different_lengths() -> None:
 
 
 def test_gradient_of_the_squared_distance_is_finite_at_zero() -> None:
-    place = torch.zeros(3, 2, requires_grad=True)
-    expected_squared_distance(Point(place), Point(place)).sum().backward()
-    assert np.isfinite(place.grad.numpy()).all()
+    location = torch.zeros(3, 2, requires_grad=True)
+    expected_squared_distance(Point(location), Point(location)).sum().backward()
+    assert np.isfinite(location.grad.numpy()).all()
 
 
 def test_mutual_likelihood_against_torch_distributions() -> None:
@@ -145,11 +145,11 @@ def test_mutual_likelihood_of_draws_is_averaged_as_a_likelihood() -> None:
     assert torch.allclose(mutual_likelihood(a, b), torch.stack(each).mean(0).log())
 
 
-def test_mutual_likelihood_is_large_for_near_beliefs_and_tolerates_doubt() -> None:
+def test_mutual_likelihood_is_large_for_near_embeddings_and_tolerates_uncertainty() -> None:
     query = Gaussian(torch.zeros(1, 2), torch.full((1, 1), 0.1))
     near, far, far_but_unsure = (
-        Gaussian(torch.full((1, 2), place), torch.full((1, 1), scale))
-        for place, scale in ((0.1, 0.1), (2.0, 0.1), (2.0, 2.0))
+        Gaussian(torch.full((1, 2), location), torch.full((1, 1), scale))
+        for location, scale in ((0.1, 0.1), (2.0, 0.1), (2.0, 2.0))
     )
     assert mutual_likelihood(query, near) > mutual_likelihood(query, far_but_unsure) > mutual_likelihood(query, far)
 

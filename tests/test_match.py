@@ -53,10 +53,10 @@ def test_separable_pairs_stay_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("same", "said"), [([True] * 3, "all matching"), ([False] * 3, "all different"), ([], "no pairs")]
+    ("same", "message"), [([True] * 3, "all matching"), ([False] * 3, "all different"), ([], "no pairs")]
 )
-def test_one_kind_of_pair(same: list[bool], said: str) -> None:
-    with pytest.raises(CalibrationError, match=said) as caught:
+def test_pairs_of_one_class(same: list[bool], message: str) -> None:
+    with pytest.raises(CalibrationError, match=message) as caught:
         Matcher.fit(np.linspace(0, 1, len(same)), np.array(same))
     assert "two classes" in caught.value.fix
 
@@ -155,7 +155,7 @@ def test_expected_match_against_samples(make) -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 5.0, 20.0])
 def test_expected_match_against_plain_integration(scale: float) -> None:
-    """One scale in two dimensions: a fine grid over the difference of the two places."""
+    """One scale in two dimensions: a fine grid over the difference of the two points."""
     a = Gaussian(torch.tensor([[0.2, 0.1]]).double(), torch.tensor([[0.5]]).double())
     b = Gaussian(torch.tensor([[1.0, -0.4]]).double(), torch.tensor([[0.3]]).double())
     axis = torch.linspace(-6, 6, 2401, dtype=torch.float64)
@@ -206,18 +206,18 @@ def test_thousands_of_queries_fit() -> None:
 
 
 def test_expected_match_falls_with_distance() -> None:
-    """Exact quadrature and stand-in alike; two points beside a belief are no trap for the stand-in."""
+    """Exact quadrature and stand-in alike; two points beside an embedding are no trap for the stand-in."""
     start = Gaussian(torch.zeros(1, 2), torch.zeros(1, 2))
-    place = torch.stack([torch.linspace(0, 3, 20), torch.zeros(20)], 1)
+    location = torch.stack([torch.linspace(0, 3, 20), torch.zeros(20)], 1)
     for scale in ([0.3, 0.3], [0.3, 0.8], [0.0, 0.0], [0.0, 0.4]):
-        p = expected_match_probability(LINK, start, Gaussian(place, torch.tensor(scale).expand(20, 2)))
+        p = expected_match_probability(LINK, start, Gaussian(location, torch.tensor(scale).expand(20, 2)))
         assert torch.isfinite(p).all()
         assert (p.diff() < 0).all()
     mixed = Gaussian(torch.zeros(2, 2), torch.tensor([[0.0, 0.0], [0.1, 0.5]]))
     assert expected_match_probability(LINK, start, mixed)[0, 0].item() == pytest.approx(expit(4.0), abs=1e-6)
 
 
-def test_beliefs_of_different_kinds_meet() -> None:
+def test_embeddings_of_different_families_meet() -> None:
     p = expected_match_probability(LINK, draws_of_gaussians(), mixture())
     assert p.shape == (5, 5)
     with pytest.raises(InputError, match="dimension"):
@@ -236,7 +236,7 @@ def test_self_mismatch_is_that_of_two_independent_copies(make) -> None:
     assert torch.allclose(self_mismatch(LINK, make()), 1 - twice, atol=1e-12)
 
 
-def test_self_mismatch_rises_with_doubt() -> None:
+def test_self_mismatch_rises_with_uncertainty() -> None:
     scale = torch.linspace(0, 2, 30)[:, None]
     eta = self_mismatch(LINK, Gaussian(torch.zeros(30, 3), scale))
     assert (eta.diff() > 0).all()
@@ -253,6 +253,6 @@ def test_small_self_mismatch_keeps_its_digits() -> None:
 
 
 def test_self_mismatch_of_draws_sets_each_against_the_next() -> None:
-    places = torch.tensor([[[0.0], [1.0], [3.0]]])
+    locations = torch.tensor([[[0.0], [1.0], [3.0]]])
     wanted = np.mean([1 - expit(4 - 3 * gap) for gap in (1, 2, 3)])
-    assert self_mismatch(LINK, Draws(Point(places))).item() == pytest.approx(wanted, rel=1e-5)
+    assert self_mismatch(LINK, Draws(Point(locations))).item() == pytest.approx(wanted, rel=1e-5)

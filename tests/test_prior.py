@@ -14,19 +14,19 @@ from howsure.prior import Prior, log_likelihood_ratio
 
 D = 3
 PRIOR = Prior(torch.tensor([0.5, -1.0, 0.0]), torch.tensor([0.3, 1.0, 4.0]))
-DOUBTFUL = {name: make for name, make in CASES.items() if "points" not in name and name != "point"}
-FAMILIES = pytest.mark.parametrize("make", DOUBTFUL.values(), ids=DOUBTFUL.keys())
+UNCERTAIN = {name: make for name, make in CASES.items() if "points" not in name and name != "point"}
+FAMILIES = pytest.mark.parametrize("make", UNCERTAIN.values(), ids=UNCERTAIN.keys())
 
 
 def joint_ratio(query, gallery, prior):
-    """log p(q, m | same) - log p(q, m | different) of single beliefs, coordinate by coordinate."""
+    """log p(q, m | same) - log p(q, m | different) of single embeddings, coordinate by coordinate."""
     between = prior.between.expand(query.dim)
     total = 0.0
     for d in range(query.dim):
         b, vq, vg = float(between[d]), float(query.variance[0, d]), float(gallery.variance[0, d])
-        place, centre = [float(query.mean[0, d]), float(gallery.mean[0, d])], [float(prior.centre[d])] * 2
-        same = multivariate_normal.logpdf(place, centre, [[b + vq, b], [b, b + vg]])
-        total += same - multivariate_normal.logpdf(place, centre, [[b + vq, 0], [0, b + vg]])
+        means, centre = [float(query.mean[0, d]), float(gallery.mean[0, d])], [float(prior.centre[d])] * 2
+        same = multivariate_normal.logpdf(means, centre, [[b + vq, b], [b, b + vg]])
+        total += same - multivariate_normal.logpdf(means, centre, [[b + vq, 0], [0, b + vg]])
     return total
 
 
@@ -51,31 +51,31 @@ def test_symmetric_and_paired(make):
     torch.testing.assert_close(table.diagonal(), log_likelihood_ratio(a, b, PRIOR, paired=True))
 
 
-def test_near_is_evidence_for_far_is_evidence_against_and_doubt_is_none():
+def test_near_is_evidence_for_far_is_evidence_against_and_uncertainty_is_none():
     prior, query = Prior(torch.zeros(2), torch.ones(1)), Gaussian(torch.ones(1, 2), torch.full((1, 1), 0.2))
-    places, scales = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, 1.0]]), torch.tensor([[0.2], [0.2], [1e3]])
-    near, far, doubtful = log_likelihood_ratio(query, Gaussian(places, scales), prior)[0]
+    locations, scales = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, 1.0]]), torch.tensor([[0.2], [0.2], [1e3]])
+    near, far, uncertain = log_likelihood_ratio(query, Gaussian(locations, scales), prior)[0]
     assert near > 1
     assert far < -1
-    assert abs(doubtful) < 1e-4
+    assert abs(uncertain) < 1e-4
 
 
 def test_one_side_may_be_a_point_but_not_both():
     point = Point(isotropic().location)
     for query, gallery in ((point, diagonal()), (diagonal(), point)):
         assert log_likelihood_ratio(query, gallery, PRIOR).isfinite().all()
-    with pytest.raises(InputError, match="expected beliefs with some variance"):
+    with pytest.raises(InputError, match="expected embeddings with some variance"):
         log_likelihood_ratio(point, point, PRIOR)
 
 
 def test_shrinking_leaves_the_sure_and_moves_the_unsure_to_the_centre():
-    place = torch.tensor([[3.0, 3.0, 3.0]])
-    sure, unsure = (PRIOR.shrink(Gaussian(place, torch.full((1, 1), scale))) for scale in (1e-6, 1e6))
-    torch.testing.assert_close(sure.mean, place)
+    location = torch.tensor([[3.0, 3.0, 3.0]])
+    sure, unsure = (PRIOR.shrink(Gaussian(location, torch.full((1, 1), scale))) for scale in (1e-6, 1e6))
+    torch.testing.assert_close(sure.mean, location)
     torch.testing.assert_close(unsure.mean[0], PRIOR.centre.float())
     torch.testing.assert_close(unsure.variance[0], PRIOR.between.float())
-    draws = PRIOR.shrink(Draws.stack([Point(place), Point(-place)]))
-    torch.testing.assert_close(draws.by_draw()[1].mean, -place)
+    draws = PRIOR.shrink(Draws.stack([Point(location), Point(-location)]))
+    torch.testing.assert_close(draws.by_draw()[1].mean, -location)
 
 
 @pytest.mark.parametrize("per_dimension", [True, False])
@@ -94,11 +94,11 @@ def test_fitting_finds_the_prior_that_made_the_data(per_dimension):
 
 
 def test_a_picture_without_a_label_is_an_identity_of_its_own():
-    beliefs = diagonal()
-    assert Prior.fit(beliefs, [None] * 5).version == Prior.fit(beliefs, list("abcde")).version
+    embeddings = diagonal()
+    assert Prior.fit(embeddings, [None] * 5).version == Prior.fit(embeddings, list("abcde")).version
 
 
-def test_beliefs_that_claim_too_much_doubt_leave_a_floor():
+def test_embeddings_that_claim_too_much_variance_leave_a_floor():
     prior = Prior.fit(Gaussian(torch.tensor([[0.0, 1.0], [0.0, 3.0]]), torch.full((2, 1), 9.0)), ["a", "b"])
     assert prior.between[1] == pytest.approx(0.02)
     assert 0 < prior.between[0] < prior.between[1]
@@ -140,20 +140,20 @@ def test_bad_priors_are_refused(centre, between, message):
 
 
 def test_bad_data_are_refused():
-    beliefs = diagonal()
+    embeddings = diagonal()
     with pytest.raises(InputError, match="labels: expected 5, one for each item, got 2"):
-        Prior.fit(beliefs, ["a", "b"])
+        Prior.fit(embeddings, ["a", "b"])
     with pytest.raises(CalibrationError, match="expected two identities or more, got 1"):
-        Prior.fit(beliefs, ["a"] * 5)
-    with pytest.raises(CalibrationError, match="expected different places"):
+        Prior.fit(embeddings, ["a"] * 5)
+    with pytest.raises(CalibrationError, match="expected different means"):
         Prior.fit(Point(torch.ones(2, 3)), ["a", "b"])
     with pytest.raises(InputError, match="NaN or infinity"):
         Prior.fit(Point(torch.tensor([[0.0], [torch.nan]])), ["a", "b"])
-    with pytest.raises(InputError, match="dimension of the prior: expected 4, as the beliefs, got 3"):
+    with pytest.raises(InputError, match="dimension of the prior: expected 4, as the embeddings, got 3"):
         log_likelihood_ratio(Point(torch.zeros(1, 4)), Gaussian(torch.zeros(1, 4), torch.ones(1, 1)), PRIOR)
 
 
-def test_beliefs_on_the_sphere_count_by_their_moments():
+def test_embeddings_on_the_sphere_count_by_their_moments():
     sphere = VonMisesFisher(torch.eye(3), torch.tensor([5.0, 50.0, 500.0]))
     moments = Gaussian(sphere.mean, sphere.variance.sqrt())
     ratios = log_likelihood_ratio(sphere, sphere, PRIOR)

@@ -1,4 +1,4 @@
-"""How two beliefs relate. Orientation is in the name: `*_distance` small = near, `*_similarity` large = near.
+"""How two embeddings compare. Orientation is in the name: `*_distance` small = near, `*_similarity` large = near.
 
 Every comparison takes a query (Q items) and a gallery (G items) and gives (Q, G); with `paired=True` row i of one
 meets row i of the other and the result is (N,). Draws are compared draw by draw, then averaged: a draw is one network,
@@ -8,7 +8,8 @@ and its view of the query means something only next to its own view of the galle
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ __all__ = ["expected_similarity", "expected_squared_distance", "mutual_likelihoo
 
 
 def expected_squared_distance(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
-    """E|z - z'|² of independent beliefs: |mean - mean'|² + uncertainty + uncertainty'.
+    """E|z - z'|² of independent embeddings: |mean - mean'|² + uncertainty + uncertainty'.
 
     >>> import torch
     >>> from howsure import Gaussian, Point
@@ -32,8 +33,7 @@ def expected_squared_distance(query: Embedding, gallery: Embedding, *, paired: b
     def one_draw(a: Embedding, b: Embedding) -> Tensor:
         if paired:
             return (a.mean - b.mean).square().sum(-1) + a.uncertainty + b.uncertainty
-        spread = a.uncertainty[:, None] + b.uncertainty
-        return _squared_gaps(a.mean, b.mean) + spread
+        return _squared_gaps(a.mean, b.mean) + (a.uncertainty[:, None] + b.uncertainty)
 
     return mean_over_draws(one_draw, query, gallery, paired=paired)
 
@@ -44,7 +44,7 @@ def rms_distance(query: Embedding, gallery: Embedding, *, paired: bool = False) 
 
 
 def expected_similarity(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
-    """E[z · z'] of independent beliefs: mean · mean'. On the unit sphere, the expected cosine."""
+    """E[z · z'] of independent embeddings: mean · mean'. On the unit sphere, the expected cosine."""
 
     def one_draw(a: Embedding, b: Embedding) -> Tensor:
         return (a.mean * b.mean).sum(-1) if paired else a.mean @ b.mean.T
@@ -53,7 +53,7 @@ def expected_similarity(query: Embedding, gallery: Embedding, *, paired: bool = 
 
 
 def mutual_likelihood(query: Embedding, gallery: Embedding, *, paired: bool = False) -> Tensor:
-    """log ∫ p(z) p'(z) dz of Gaussian beliefs: large where both may well lie at one place.
+    """log ∫ p(z) p'(z) dz of Gaussian embeddings: large where both may well be the same point.
 
     With gaps δ between the means and λ = variance + variance', it is -½ Σ(δ²/λ + log λ) - (D/2) log 2π.
 
@@ -63,10 +63,7 @@ def mutual_likelihood(query: Embedding, gallery: Embedding, *, paired: bool = Fa
     >>> mutual_likelihood(a, b)
     tensor([[-1.2655, -3.5155]])
     """
-
-    def one_draw(a: Embedding, b: Embedding) -> Tensor:
-        return mutual_likelihood_of_draws(a, b, paired=paired)
-
+    one_draw = partial(mutual_likelihood_of_draws, paired=paired)
     return log_mean_over_draws(one_draw, query, gallery, paired=paired)
 
 
@@ -76,13 +73,42 @@ def mutual_likelihood_of_draws(a: Embedding, b: Embedding, *, paired: bool) -> T
     total = variance + b.variance
     if not (total > 0).all():
         raise InputError(
-            "mutual likelihood", expected="beliefs with some variance", got="two points", fix="use rms_distance"
+            "mutual likelihood", expected="embeddings with some variance", got="two points", fix="use rms_distance"
         )
     return -0.5 * ((mean - b.mean).square() / total + total.log() + math.log(2 * math.pi)).sum(-1)
 
 
-def aligned_draws(query: Embedding, gallery: Embedding) -> Iterator[tuple[Embedding, Embedding]]:
+def mean_over_draws(
+    one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
+) -> Tensor:
+    """A comparison of single draws, averaged over the draws of both sides."""
+    pairs = _aligned_draws(query, gallery, paired=paired)
+    return reduce(torch.add, (one_draw(a, b) for a, b in pairs)) / len(pairs)
+
+
+def log_mean_over_draws(
+    one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
+) -> Tensor:
+    """A log-likelihood of single draws, as the log of the mean likelihood over the draws of both sides."""
+    pairs = _aligned_draws(query, gallery, paired=paired)
+    return reduce(torch.logaddexp, (one_draw(a, b) for a, b in pairs)) - math.log(len(pairs))
+
+
+def _aligned_draws(query: Embedding, gallery: Embedding, *, paired: bool) -> list[tuple[Embedding, Embedding]]:
     """The draws of both sides, one by one; a side with a single draw meets every draw of the other."""
+    if query.dim != gallery.dim:
+        raise InputError(
+            "dimension",
+            expected=f"{gallery.dim}, as in the gallery",
+            got=str(query.dim),
+            fix="embed both with one model",
+        )
+    for name in ("device", "dtype"):
+        ours, theirs = getattr(query, name), getattr(gallery, name)
+        if ours != theirs:
+            raise InputError(name, expected=f"{theirs}, as in the gallery", got=str(ours), fix="use .to()")
+    if paired and len(query) != len(gallery):
+        raise InputError("pairs", expected="as many queries as gallery items", got=f"{len(query)} and {len(gallery)}")
     left, right = query.by_draw(), gallery.by_draw()
     if len(left) != len(right) and 1 not in (len(left), len(right)):
         raise InputError(
@@ -92,54 +118,7 @@ def aligned_draws(query: Embedding, gallery: Embedding) -> Iterator[tuple[Embedd
             fix="draws are compared one by one, so embed both with the same posterior",
         )
     count = max(len(left), len(right))
-    return zip(left * (count // len(left)), right * (count // len(right)), strict=True)
-
-
-def mean_over_draws(
-    one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
-) -> Tensor:
-    """A comparison of single draws, averaged over the draws of both sides."""
-    total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.add)
-    return total / count
-
-
-def log_mean_over_draws(
-    one_draw: Callable[[Embedding, Embedding], Tensor], query: Embedding, gallery: Embedding, *, paired: bool
-) -> Tensor:
-    """A log-likelihood of single draws, as the log of the mean likelihood over the draws of both sides."""
-    total, count = _over_draws(one_draw, query, gallery, paired=paired, join=torch.logaddexp)
-    return total - math.log(count)
-
-
-def _over_draws(
-    one_draw: Callable[[Embedding, Embedding], Tensor],
-    query: Embedding,
-    gallery: Embedding,
-    *,
-    paired: bool,
-    join: Callable[[Tensor, Tensor], Tensor],
-) -> tuple[Tensor, int]:
-    """The comparisons of all draws joined, and how many there were."""
-    if query.dim != gallery.dim:
-        raise InputError(
-            "dimension",
-            expected=f"{gallery.dim}, as in the gallery",
-            got=str(query.dim),
-            fix="embed both with one model",
-        )
-    for name, ours, theirs in (
-        ("device", query.device, gallery.device),
-        ("dtype", query.dtype, gallery.dtype),
-    ):
-        if ours != theirs:
-            raise InputError(name, expected=f"{theirs}, as in the gallery", got=str(ours), fix="use .to()")
-    if paired and len(query) != len(gallery):
-        raise InputError("pairs", expected="as many queries as gallery items", got=f"{len(query)} and {len(gallery)}")
-    pairs = list(aligned_draws(query, gallery))
-    total = one_draw(*pairs[0])
-    for a, b in pairs[1:]:
-        total = join(total, one_draw(a, b))
-    return total, len(pairs)
+    return list(zip(left * (count // len(left)), right * (count // len(right)), strict=True))
 
 
 def _squared_gaps(a: Tensor, b: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ PAIRED = 1_000  # items whose pairs fit a first matcher
 class Matcher:
     """P(same | distance) = sigmoid(offset - scale · distance), scale > 0, where a share `base_rate` of all pairs match.
 
-    `steps`, where held-out pairs asked for them, are isotonic log-odds by -distance and take the place of the line;
+    `steps`, where held-out pairs asked for them, are isotonic log-odds by -distance and replace the line;
     scale and offset remain for those who need a link that is never flat.
 
     >>> matcher = Matcher(scale=4.0, offset=2.0, base_rate=0.5)
@@ -61,15 +61,11 @@ class Matcher:
         """
         distance, same = np.asarray(distance, float).reshape(-1, 1), np.asarray(same, bool).reshape(-1)
         if len(np.unique(same)) < 2:
-            kind = (
-                "no pairs at all"
-                if not len(same)
-                else f"{len(same)} pairs, all {'matching' if same[0] else 'different'}"
-            )
+            got = f"{len(same)} pairs, all {'matching' if same[0] else 'different'}" if len(same) else "no pairs at all"
             raise CalibrationError(
                 "pairs",
                 expected="matching and different pairs",
-                got=kind,
+                got=got,
                 fix="hold out at least two classes with two pictures each",
             )
         # In one fold nothing is held out, so the line it is.
@@ -97,14 +93,12 @@ class Matcher:
 
     def at(self, base_rate: float) -> Matcher:
         """The same evidence where another share of the pairs match; in a search, few do."""
-        if not 0 < base_rate < 1:
-            raise InputError("base rate", expected="a share between 0 and 1", got=str(base_rate))
+        moved = replace(self, base_rate=base_rate)
         shift = math.log(base_rate / (1 - base_rate)) - math.log(self.base_rate / (1 - self.base_rate))
-        steps = self.steps.shifted(shift) if self.steps else None
-        return replace(self, offset=self.offset + shift, base_rate=base_rate, steps=steps)
+        return replace(moved, offset=self.offset + shift, steps=self.steps.shifted(shift) if self.steps else None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; `Matcher.of` gives it back."""
+        """Plain numbers; `from_json` reads them."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
@@ -133,12 +127,12 @@ def match_probability(matcher: Matcher, query: Embedding, gallery: Embedding, *,
 def expected_match_probability(
     matcher: Matcher, query: Embedding, gallery: Embedding, *, paired: bool = False
 ) -> Tensor:
-    """E[sigmoid(offset - scale · |z - z'|)] of independent beliefs, (Q, G), or of row with row; large = match.
+    """E[sigmoid(offset - scale · |z - z'|)] of independent embeddings, (Q, G), or of row with row; large = match.
 
     By quadrature over the distance, summed over the components of mixtures and averaged over draws. Exact where each
     component has one scale, and in the plane; else by an isotropic stand-in, off by .003 as a rule, and by up to .13
-    for long ellipsoids whose axes are as 10 to 1. The matcher's link is that of single places z, as hedged training
-    learns it; `match_probability` puts its own on the distance of whole beliefs.
+    for long ellipsoids whose axes are as 10 to 1. The matcher's link is that of single points z, as hedged training
+    learns it; `match_probability` puts its own on the distance of whole embeddings.
 
     >>> from howsure import Gaussian
     >>> sure, unsure = (Gaussian(torch.zeros(1, 2), torch.full((1, 1), scale)) for scale in (0.1, 1.0))
@@ -154,7 +148,7 @@ def expected_match_probability(
 
 
 def self_mismatch(matcher: Matcher, embedding: Embedding) -> Tensor:
-    """1 - P(match) of two independent copies of the same belief, (N,): large = unsure.
+    """1 - P(match) of two independent copies of the same embedding, (N,): large = unsure.
 
     Draw s meets draw s + 1, so for draws it means something only where all of them share one geometry.
     """
@@ -191,18 +185,18 @@ def _expected(
 ) -> Tensor:
     """E[link(|z - z'|)] of every pair of two single draws, block by block."""
     weights, means, variances = query.components()
-    others, places, spreads = gallery.components()
+    other_weights, other_means, other_variances = gallery.components()
     shape = (len(query),) if paired else (len(query), len(gallery))
     count = math.prod(shape)
-    block = max(1, BLOCK // (chi.NODES * weights.shape[1] * others.shape[1]))
+    block = max(1, BLOCK // (chi.NODES * weights.shape[1] * other_weights.shape[1]))
     parts = []
     for start in range(0, max(count, 1), block):
         pairs = torch.arange(start, min(start + block, count), device=query.device)
         i, j = (pairs, pairs) if paired else (pairs // len(gallery), pairs % len(gallery))
         # (pairs, K, K', D)
-        gap = means[i][:, :, None] - places[j][:, None]
-        variance = variances[i][:, :, None] + spreads[j][:, None]
-        log_weight = weights[i][:, :, None] + others[j][:, None]
+        gap = means[i][:, :, None] - other_means[j][:, None]
+        variance = variances[i][:, :, None] + other_variances[j][:, None]
+        log_weight = weights[i][:, :, None] + other_weights[j][:, None]
         values = log_weight.new_empty(log_weight.shape)
         for rows, nodes in _by_nodes(variance, matcher.scale):
             radius = gap_radius(gap[rows], variance[rows], nodes=nodes)
@@ -212,7 +206,7 @@ def _expected(
 
 
 def _by_nodes(variance: Tensor, scale: float) -> Iterator[tuple[Tensor, int]]:
-    """Rows of pairs with the nodes they need: a link that is steep beside the beliefs needs more to be seen."""
+    """Rows of pairs with the nodes they need: a link that is steep beside the embeddings needs more."""
     width = scale * variance.amax((1, 2, 3)).sqrt()
     level = (width * STEEP / chi.NODES).clamp(1, 2**LEVELS).log2().ceil().long()
     for doublings in range(LEVELS + 1):

@@ -29,8 +29,8 @@ __all__ = ["Prior", "log_likelihood_ratio"]
 
 Labels = Sequence[object] | np.ndarray | Tensor
 
-# Variances between identities are at least this share of the scatter of their means. Beliefs that claim more doubt than
-# there is scatter would leave nothing.
+# Variances between identities are at least this share of the scatter of their means. Embeddings that claim more
+# variance than there is scatter would leave nothing.
 FLOOR = 0.01
 
 
@@ -57,7 +57,7 @@ class Prior:
 
     @classmethod
     def fit(cls, embedding: Embedding, labels: Labels, *, per_dimension: bool = True) -> Prior:
-        """From beliefs about pictures of known identities, by empirical Bayes.
+        """From embeddings of pictures of known identities, by empirical Bayes.
 
         The means of identities scatter by `between` and by what their pictures leave open, the mean variance of a
         picture over their number. The rest is `between`. One variance for all dimensions, `per_dimension=False`, keeps
@@ -69,7 +69,7 @@ class Prior:
         if not per_dimension:
             scatter, noise = scatter.mean(0, keepdim=True), noise.mean(0, keepdim=True)
         if not scatter.sum() > 0:
-            raise CalibrationError("identities", expected="different places", got="all at one", fix="look at the model")
+            raise CalibrationError("identities", expected="different means", got="all equal", fix="look at the model")
         least = FLOOR * torch.maximum(scatter, FLOOR * scatter.mean())  # a dimension may be without scatter
         return cls(centre, torch.maximum(scatter - noise, least))
 
@@ -90,7 +90,7 @@ class Prior:
         return hashlib.sha256(numbers).hexdigest()[:16]
 
     def shrink(self, embedding: Embedding) -> Embedding:
-        """What is believed of the identities of these items: Gaussians, or draws of Gaussians."""
+        """The posterior over the identities of these items: Gaussians, or draws of Gaussians."""
         self.require(embedding.dim)
         parts = [self._shrunk(draw) for draw in embedding.by_draw()]
         return parts[0] if len(parts) == 1 else Draws.stack(parts)
@@ -107,10 +107,10 @@ class Prior:
         return -0.5 * ((query.mean - centre).square() / total + total.log() + math.log(2 * math.pi)).sum(-1)
 
     def require(self, dim: int) -> None:
-        """Refuse beliefs of another dimension."""
+        """Refuse embeddings of another dimension."""
         if dim != self.dim:
             raise InputError(
-                "dimension of the prior", expected=f"{dim}, as the beliefs", got=str(self.dim), fix="fit it on such"
+                "dimension of the prior", expected=f"{dim}, as the embeddings", got=str(self.dim), fix="fit it on such"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def log_likelihood_ratio(query: Embedding, gallery: Embedding, prior: Prior, *, 
 
         log N(q; m~, v_q + v~) - log N(q; centre, B + v_q)
 
-    Symmetric in its two sides. Beliefs that are not Gaussian count by their moments. Over draws, it is the mean of the
-    ratios. A model's variances are never quite right, so this is evidence to rank by; a `Matcher` fitted on
+    Symmetric in its two sides. Embeddings that are not Gaussian count by their moments. Over draws, it is the
+    mean of the ratios. A model's variances are never quite right, so this is evidence to rank by; a `Matcher` fitted on
     -log_likelihood_ratio of held-out pairs makes it a probability.
 
     >>> prior, query = Prior(torch.zeros(1), torch.ones(1)), Gaussian(torch.tensor([[1.0]]), torch.tensor([[0.5]]))
@@ -141,8 +141,8 @@ def log_likelihood_ratio(query: Embedding, gallery: Embedding, prior: Prior, *, 
 
     def one_draw(a: Embedding, b: Embedding) -> Tensor:
         alone = prior.log_density(a)
-        together = mutual_likelihood_of_draws(a, prior.shrink(b), paired=paired)
-        return together - (alone if paired else alone[:, None])
+        same = mutual_likelihood_of_draws(a, prior.shrink(b), paired=paired)
+        return same - (alone if paired else alone[:, None])
 
     return log_mean_over_draws(one_draw, query, gallery, paired=paired)
 
@@ -152,11 +152,11 @@ def _codes(labels: Labels, count: int) -> Tensor:
         raise InputError("labels", expected=f"{count}, one for each item", got=str(len(labels)))
     values = labels.tolist() if isinstance(labels, (Tensor, np.ndarray)) else labels
     # Without a label a picture stands alone; a tuple keeps its number apart from labels.
-    names = [(True, place) if label is None else (False, label) for place, label in enumerate(values)]
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    if len(places) < 2:
-        raise CalibrationError("labels", expected="two identities or more", got=str(len(places)), fix="add others")
-    return torch.tensor([places[name] for name in names])
+    names = [(True, number) if label is None else (False, label) for number, label in enumerate(values)]
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    if len(codes) < 2:
+        raise CalibrationError("labels", expected="two identities or more", got=str(len(codes)), fix="add others")
+    return torch.tensor([codes[name] for name in names])
 
 
 def _moments(draw: Embedding, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -24,15 +24,6 @@ def values(belief, labels, **options) -> dict[str, float | None]:
     return {metric.name: metric.value for metric in evaluate_embeddings(belief, labels, **options)}
 
 
-def test_neighbours_are_those_of_a_full_sort_without_the_query():
-    belief, _ = clusters(0.5)
-    near = neighbours(belief, belief, leave_one_out=True, depth=7)
-    full = torch.cdist(belief.mean, belief.mean).numpy()
-    np.fill_diagonal(full, np.inf)
-    np.testing.assert_array_equal(near.positions, np.argsort(full, axis=1, kind="stable")[:, :7])
-    np.testing.assert_allclose(near.distances, np.sort(full, axis=1)[:, :7], atol=1e-9)
-
-
 def test_recall_and_map_against_loops():
     belief, labels = clusters(1.0)
     full = torch.cdist(belief.mean, belief.mean).numpy()

@@ -1,4 +1,4 @@
-"""Identities on real pictures: handwritten digits, some of them spoilt, by beliefs that know how much."""
+"""Identities on real pictures: handwritten digits, some of them spoilt, with embeddings that know how much."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ from howsure.index.identities import best_pictures, identities
 
 
 def spoilt_digits(seed=0):
-    """Pixels with noise of very different strength, and beliefs that know it, beside what varies between writers."""
+    """Pixels with noise of very different strength, and embeddings that know it, beside what varies between writers."""
     digits, rng = load_digits(), np.random.default_rng(seed)
     noise = rng.choice([0.02, 0.1, 0.8], size=(len(digits.data), 1))
     pixels = digits.data / 16 + noise * rng.normal(size=digits.data.shape)
-    belief = Gaussian(torch.from_numpy(pixels), torch.from_numpy(np.sqrt(noise**2 + 0.2**2)))
+    embedding = Gaussian(torch.from_numpy(pixels), torch.from_numpy(np.sqrt(noise**2 + 0.2**2)))
     order = rng.permutation(len(pixels))
     gallery, query = order[:600], order[600:1200]
-    return belief[gallery], digits.target[gallery], belief[query], digits.target[query]
+    return embedding[gallery], digits.target[gallery], embedding[query], digits.target[query]
 
 
 def accuracy(distance, gallery_labels, labels):
@@ -33,7 +33,7 @@ def test_identities_weigh_pictures_by_their_confidence():
     ours = gallery[few].fused(groups)
     plain = Point(gallery[few].location).fused(groups)
     by_confidence, by_mean = (
-        accuracy(rms_distance(Point(query.location), place), range(10), labels) for place in (Point(ours.mean), plain)
+        accuracy(rms_distance(Point(query.location), points), range(10), labels) for points in (Point(ours.mean), plain)
     )
     assert by_confidence > by_mean + 0.02
 
@@ -41,8 +41,8 @@ def test_identities_weigh_pictures_by_their_confidence():
 def test_the_chosen_pictures_identify_better_than_others():
     gallery, names, query, labels = spoilt_digits(seed=1)
 
-    def judged(places):
-        return accuracy(rms_distance(query, gallery[places]), names[places], labels)
+    def judged(positions):
+        return accuracy(rms_distance(query, gallery[positions]), names[positions], labels)
 
     chosen = best_pictures(gallery, names.tolist(), 5)
     assert len(chosen) == 50
@@ -65,14 +65,14 @@ def test_the_chosen_pictures_identify_better_than_others():
 
 def test_choosing_is_greedy_by_brute_force():
     generator = torch.Generator().manual_seed(0)
-    belief = Gaussian(torch.randn(9, 2, generator=generator), torch.rand(9, 1, generator=generator))
-    distance = rms_distance(belief.to(dtype=torch.float64), belief.to(dtype=torch.float64))
+    embedding = Gaussian(torch.randn(9, 2, generator=generator), torch.rand(9, 1, generator=generator))
+    distance = rms_distance(embedding.to(dtype=torch.float64), embedding.to(dtype=torch.float64))
     taken = []
     for _ in range(4):
         cost = {n: sum(float(distance[[*taken, n], j].min()) for j in range(9)) for n in range(9) if n not in taken}
         taken.append(min(cost, key=cost.get))
-    assert best_pictures(belief, ["a"] * 9, 4) == sorted(taken)
-    assert best_pictures(belief, list("aabbbbbbb"), 20) == list(range(9))
+    assert best_pictures(embedding, ["a"] * 9, 4) == sorted(taken)
+    assert best_pictures(embedding, list("aabbbbbbb"), 20) == list(range(9))
 
 
 def test_a_gallery_of_identities(path, tmp_path):
@@ -83,12 +83,12 @@ def test_a_gallery_of_identities(path, tmp_path):
         with pytest.raises(InputError, match="gallery: expected items with labels"):
             identities(index)
         index.add(list("abcdef"), pictures[:6], labels=["one", "two", "one", None, "two", "one"])
-        labels, beliefs = identities(index)
+        labels, embeddings = identities(index)
         assert labels == ["one", "two"]
         alone = cat([pictures[0], pictures[2], pictures[5]]).fused(torch.zeros(3, dtype=torch.long))
-        torch.testing.assert_close(beliefs[:1].mean, alone.mean)
-        torch.testing.assert_close(beliefs[:1].variance, alone.variance)
-        whole.add(labels, beliefs, labels=labels)
+        torch.testing.assert_close(embeddings[:1].mean, alone.mean)
+        torch.testing.assert_close(embeddings[:1].variance, alone.variance)
+        whole.add(labels, embeddings, labels=labels)
         assert whole.search(alone, 1).ids.tolist() == [["one"]]
 
 

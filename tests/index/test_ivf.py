@@ -1,4 +1,4 @@
-"""Inverted lists: quicker, never the truth, and honest about what they miss."""
+"""An inverted file (IVF): quicker, never the truth, and its recall is what it says."""
 
 import json
 import re
@@ -12,9 +12,8 @@ from howsure import Draws, Gaussian, Point
 from howsure.errors import InputError
 from howsure.index import LocalIndex
 from howsure.index.local import engine as embedded
-from howsure.index.local import ivf as lists
+from howsure.index.local import ivf, likelihood
 from howsure.index.local import ivf_tuning as tune
-from howsure.index.local import likelihood
 from howsure.prior import Prior, log_likelihood_ratio
 
 DIM, COUNT = 12, 3000
@@ -24,8 +23,8 @@ PRIORS = pytest.mark.parametrize("prior", [ONE, EACH], ids=["proved", "near"])
 
 
 @pytest.fixture(autouse=True)
-def _small_lists(monkeypatch):
-    for module in (lists, tune, embedded):
+def _small_ivf(monkeypatch):
+    for module in (ivf, tune, embedded):
         monkeypatch.setattr(module, "FROM", 1000)
     monkeypatch.setattr(likelihood, "SMALL", 500)
 
@@ -36,9 +35,9 @@ def gallery(count=COUNT, seed=0):
     clusters = torch.randn(30, DIM, generator=generator)
     identities = clusters[torch.arange(600) % 30] + 0.3 * torch.randn(600, DIM, generator=generator)
     generator = torch.Generator().manual_seed(seed)
-    places = identities[torch.arange(count) // 5]
+    means = identities[torch.arange(count) // 5]
     scale = 10 ** (torch.rand(count, 1, generator=generator) - 1.5)
-    return Gaussian(places + scale * torch.randn(count, DIM, generator=generator), scale)
+    return Gaussian(means + scale * torch.randn(count, DIM, generator=generator), scale)
 
 
 def ids(count, name=""):
@@ -50,12 +49,12 @@ def shared(a, b):
 
 
 @PRIORS
-def test_lists_find_most_and_say_how_much(path, prior):
+def test_an_ivf_finds_most_and_says_how_much(path, prior):
     query = gallery(150, seed=1)
     with LocalIndex.create(path) as index:
         index.set_prior(prior)
         index.add(ids(COUNT), gallery())
-        assert index.search(query, 10, by="likelihood", approximate=True).exact == (prior is ONE)  # no lists yet
+        assert index.search(query, 10, by="likelihood", approximate=True).exact == (prior is ONE)  # no IVF yet
         index.compact()
         found = index.search(query, 10, by="likelihood", approximate=True)
         truth = index.search(query, 10, by="likelihood", approximate=False)
@@ -65,9 +64,9 @@ def test_lists_find_most_and_say_how_much(path, prior):
         assert found.recall >= likelihood.TARGET
         assert shared(found, truth) == pytest.approx(found.recall, abs=0.05)
         assert found.candidates <= 200
-        usual = index.search(query, 10, by="likelihood")
-        assert usual.exact == (prior is ONE)
-        assert (usual.recall is None) == usual.exact
+        default = index.search(query, 10, by="likelihood")
+        assert default.exact == (prior is ONE)
+        assert (default.recall is None) == default.exact
     with LocalIndex.open(path) as index:
         assert index.recovered is None
         again = index.search(query, 10, by="likelihood", approximate=True)
@@ -76,16 +75,16 @@ def test_lists_find_most_and_say_how_much(path, prior):
 
 
 @PRIORS
-@pytest.mark.parametrize("together", [True, False], ids=["batch", "singles"])
-def test_all_lists_are_the_whole_gallery(path, prior, together):
+@pytest.mark.parametrize("batch", [True, False], ids=["batch", "singles"])
+def test_all_cells_are_the_whole_gallery(path, prior, batch):
     query = gallery(20, seed=1)
     with LocalIndex.create(path) as index:
         index.set_prior(prior)
         index.add(ids(COUNT), gallery())
         index.compact()
         shrunk = index._replica.engine.shrunk
-        shrunk.lists = replace(shrunk.lists, probes=shrunk.lists.index.nlist, count=COUNT)
-        for part in [query] if together else [query[place] for place in range(len(query))]:
+        shrunk.ivf = replace(shrunk.ivf, probes=shrunk.ivf.index.nlist, count=COUNT)
+        for part in [query] if batch else [query[number] for number in range(len(query))]:
             found = index.search(part, 10, by="likelihood", approximate=True)
             truth = index.search(part, 10, by="likelihood", approximate=False)
             assert truth.exact
@@ -101,8 +100,8 @@ def test_a_query_of_draws_is_more_than_its_first(path):
         index.set_prior(ONE)
         index.add(ids(COUNT), gallery())
         index.compact()
-        for place in range(4):
-            query = Draws.stack([draw[place] for draw in draws])
+        for number in range(4):
+            query = Draws.stack([draw[number] for draw in draws])
             found = index.search(query, 1, by="likelihood", approximate=True)
             best = index.get(found.ids[0].tolist())
             np.testing.assert_allclose(found.likelihoods, log_likelihood_ratio(query, best, ONE), rtol=1e-5)
@@ -131,15 +130,15 @@ def test_one_query_finds_what_it_finds_among_others(path, prior, change):
         change(index)
         for k in (1, 10, 200):
             batch = index.search(query, k, by="likelihood", approximate=True)
-            ones = [index.search(query[place], k, by="likelihood", approximate=True) for place in range(len(query))]
+            ones = [index.search(query[number], k, by="likelihood", approximate=True) for number in range(len(query))]
             assert [one.ids[0].tolist() for one in ones] == batch.ids.tolist()
             for name in ("likelihoods", "distances"):
-                together = np.concatenate([getattr(one, name) for one in ones])
-                np.testing.assert_allclose(together, getattr(batch, name), rtol=1e-12)
+                values = np.concatenate([getattr(one, name) for one in ones])
+                np.testing.assert_allclose(values, getattr(batch, name), rtol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [{"location": torch.nan}, {"location": 1e20}, {"scale": torch.nan}])
-def test_lists_refuse_a_query_that_is_no_belief(path, bad):
+def test_an_ivf_refuses_a_query_that_is_no_embedding(path, bad):
     fields = {"location": torch.zeros(1, DIM), "scale": torch.ones(1, 1)}
     fields |= {name: torch.full_like(fields[name], value) for name, value in bad.items()}
     with LocalIndex.create(path) as index:
@@ -150,7 +149,7 @@ def test_lists_refuse_a_query_that_is_no_belief(path, bad):
             index.search(Gaussian(**fields), by="likelihood", approximate=True)
 
 
-def test_large_galleries_use_lists_unless_told_otherwise(path, monkeypatch):
+def test_large_galleries_use_an_ivf_by_default(path, monkeypatch):
     monkeypatch.setattr(likelihood, "LARGE", COUNT)
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
@@ -164,7 +163,7 @@ def test_large_galleries_use_lists_unless_told_otherwise(path, monkeypatch):
 
 
 @PRIORS
-def test_lists_live_with_changes(path, prior):
+def test_an_ivf_lives_with_changes(path, prior):
     query = gallery(40, seed=1)
     with LocalIndex.create(path) as index:
         index.set_prior(prior)
@@ -180,7 +179,7 @@ def test_lists_live_with_changes(path, prior):
         newest = index.search(query, 1, by="likelihood", approximate=True)
         assert np.mean([found.startswith("new ") for found in newest.ids[:, 0]]) > 0.6
         everything = index.search(query[:2], 2900, by="likelihood", approximate=True)
-        assert everything.ids.shape == (2, 2900)  # more than the lists that are read hold
+        assert everything.ids.shape == (2, 2900)  # more than the cells that are read hold
         assert len(set(everything.ids[0])) == 2900
 
 
@@ -195,28 +194,28 @@ def flip(path):
 def delete(path):
     (file,) = path.glob("*.faiss")
     file.unlink()
-    return "their file is missing"
+    return "its file is missing"
 
 
 def forget(path):
-    (path / lists.MANIFEST).unlink()
-    return "they are missing"
+    (path / ivf.MANIFEST).unlink()
+    return "it is missing"
 
 
 def garble(path):
-    (path / lists.MANIFEST).write_bytes(b"\x00")
+    (path / ivf.MANIFEST).write_bytes(b"\x00")
     return "its manifest is unreadable"
 
 
 def mistake(path):
-    manifest = json.loads((path / lists.MANIFEST).read_text())
+    manifest = json.loads((path / ivf.MANIFEST).read_text())
     del manifest["manifest_checksum"]
-    lists.write_manifest(path / lists.MANIFEST, {**manifest, "of": 1})
-    return "they are of another snapshot"
+    ivf.write_manifest(path / ivf.MANIFEST, {**manifest, "of": 1})
+    return "it is of another snapshot"
 
 
 @pytest.mark.parametrize("damage", [flip, delete, forget, garble, mistake])
-def test_damaged_lists_are_rebuilt_and_reported(path, damage):
+def test_a_damaged_ivf_is_rebuilt_and_reported(path, damage):
     query = gallery(9, seed=3)
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
@@ -225,17 +224,17 @@ def test_damaged_lists_are_rebuilt_and_reported(path, damage):
         found = index.search(query, by="likelihood", approximate=True)
     reason = damage(path)
     with LocalIndex.open(path) as reader:
-        assert re.search(f"the inverted lists are of no use: {reason}", reader.recovered)
+        assert re.search(f"the IVF is of no use: {reason}", reader.recovered)
         assert reader.search(query, by="likelihood", approximate=True).exact  # all rows were read
     with LocalIndex.open(path, write=True) as index:
-        assert index.recovered == f"rebuilt the inverted lists: {reason}"
+        assert index.recovered == f"rebuilt the IVF: {reason}"
         assert index.search(query, by="likelihood", approximate=True).ids.tolist() == found.ids.tolist()
     with LocalIndex.open(path) as index:
         assert index.recovered is None
         assert not index.search(query, by="likelihood", approximate=True).exact
 
 
-def test_a_new_snapshot_and_a_new_prior_make_new_lists(path):
+def test_a_new_snapshot_and_a_new_prior_make_a_new_ivf(path):
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), gallery())
@@ -252,7 +251,7 @@ def test_a_new_snapshot_and_a_new_prior_make_new_lists(path):
         assert not index.search(gallery(1), by="likelihood", approximate=True).exact
 
 
-def test_a_gallery_of_points_has_no_lists_but_is_searched(path):
+def test_a_gallery_of_points_has_no_ivf_but_is_searched(path):
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         index.add(ids(COUNT), Point(gallery().location))
@@ -275,5 +274,5 @@ def test_data_without_structure_get_an_honest_figure(path, monkeypatch):
         found = index.search(query, 11, by="likelihood", approximate=True)
         assert found.recall < 0.6
         monkeypatch.setattr(likelihood, "LARGE", COUNT)
-        assert index.search(query, 11, by="likelihood").exact  # lists that find too little are not used unasked
+        assert index.search(query, 11, by="likelihood").exact  # an IVF that finds too little is not used unasked
         assert shared(found, index.search(query, 11, by="likelihood")) == pytest.approx(found.recall, abs=0.12)

@@ -24,13 +24,13 @@ def test_key_distance_is_the_expected_squared_distance(make):
 def test_no_scan_reports_more_than_the_ceiling(queries, offset):
     """With an offset the expansion of the square loses most digits: the bound must follow."""
     rng = np.random.default_rng(0)
-    spread = torch.from_numpy(rng.random((4000, 1)))
-    gallery = Gaussian(torch.from_numpy(offset + rng.normal(size=(4000, 24))), spread)
-    query = Gaussian(torch.from_numpy(offset + rng.normal(size=(queries, 24))), spread[:queries])
+    scale = torch.from_numpy(rng.random((4000, 1)))
+    gallery = Gaussian(torch.from_numpy(offset + rng.normal(size=(4000, 24))), scale)
+    query = Gaussian(torch.from_numpy(offset + rng.normal(size=(queries, 24))), scale[:queries])
     rows, constant = query_keys(query, 1)
-    scanned, places = scan.nearest(rows, item_keys(gallery), 4000)
+    scanned, positions = scan.nearest(rows, item_keys(gallery), 4000)
     for q in range(queries):
-        true = expected_squared_distance(query[[q] * 4000], gallery[places[q]], paired=True).numpy()
+        true = expected_squared_distance(query[[q] * 4000], gallery[positions[q]], paired=True).numpy()
         ceiling = scan_ceiling(np.repeat(rows[[q]], 4000, 0), true, np.repeat(constant[[q]], 4000))
         assert (scanned[q] <= ceiling).all()
         # Nor is the bound idle talk: it is within a thousand roundings of the size of the keys.
@@ -41,8 +41,8 @@ def test_scan_leaves_the_settings_of_faiss_alone():
     rows = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
     before = faiss.cvar.distance_compute_blas_threshold, faiss.omp_get_max_threads()
     for queries in (1, 20):
-        squared, places = scan.nearest(rows[:queries], rows, 3)
-        assert places[:, 0].tolist() == list(range(queries))
+        squared, positions = scan.nearest(rows[:queries], rows, 3)
+        assert positions[:, 0].tolist() == list(range(queries))
         assert (np.diff(squared, axis=1) >= 0).all()
         assert (faiss.cvar.distance_compute_blas_threshold, faiss.omp_get_max_threads()) == before
 

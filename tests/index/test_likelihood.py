@@ -19,7 +19,7 @@ ONE = Prior(torch.zeros(6), torch.ones(1))
 EACH = Prior(torch.linspace(-1, 1, 6), torch.linspace(0.5, 3, 6))
 
 
-def beliefs(count, *, seed=0, dim=6, scales=1, per_identity=5):
+def embeddings(count, *, seed=0, dim=6, scales=1, per_identity=5):
     """Pictures of identities ~ N(0, 1), variances over two decades, with one scale or one for each dimension."""
     generator = torch.Generator().manual_seed(seed)
     identities = torch.randn(-(-count // per_identity), dim, generator=generator).repeat_interleave(per_identity, 0)
@@ -38,12 +38,12 @@ def check_search(index, model, query, k, prior, **options):
     gallery, query = cat(list(model.values())).to(dtype=torch.float64), query.to(dtype=torch.float64)
     full = log_likelihood_ratio(query, gallery, prior).numpy()
     np.testing.assert_allclose(matches.likelihoods, -np.sort(-full, 1)[:, :k], rtol=1e-9, atol=1e-9)
-    names = {name: place for place, name in enumerate(model)}
+    names = {name: position for position, name in enumerate(model)}
     for row, found in enumerate(matches.ids):
         assert len(set(found)) == k
-        places = [names[name] for name in found]
-        np.testing.assert_allclose(full[row, places], matches.likelihoods[row], rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(rms_distance(query[row], gallery[places])[0], matches.distances[row], rtol=1e-9)
+        positions = [names[name] for name in found]
+        np.testing.assert_allclose(full[row, positions], matches.likelihoods[row], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(rms_distance(query[row], gallery[positions])[0], matches.distances[row], rtol=1e-9)
     return matches
 
 
@@ -54,29 +54,29 @@ def test_search_is_brute_force_after_any_history(make, path, prior, monkeypatch)
     model, index = {}, LocalIndex.create(path)
     index.set_prior(EACH)
     for step in range(32):
-        kind = rng.choice(["add", "add", "remove", "compact", "reopen", "prior"])
-        if kind == "add":
+        action = rng.choice(["add", "add", "remove", "compact", "reopen", "prior"])
+        if action == "add":
             ids = [f"item {n}" for n in rng.choice(120, size=rng.integers(1, 25), replace=False)]
             batch = make(len(ids), seed=step)
             index.add(ids, batch)
-            for place, name in enumerate(ids):
+            for position, name in enumerate(ids):
                 model.pop(name, None)
-                model[name] = batch[place]
-        elif kind == "remove" and model:
+                model[name] = batch[position]
+        elif action == "remove" and model:
             gone = rng.choice(list(model), size=rng.integers(1, len(model) // 2 + 2), replace=False).tolist()
             index.remove(gone)
             for name in gone:
                 del model[name]
-        elif kind == "compact":
+        elif action == "compact":
             index.compact()
-        elif kind == "reopen":
+        elif action == "reopen":
             index.close()
             index = LocalIndex.open(path, write=True)
             assert index.recovered is None
-        elif kind == "prior":
+        elif action == "prior":
             index.set_prior(Prior(prior.centre, prior.between + step))
         if step % 4 == 0:
-            query = beliefs(7, seed=step, scales=1 + 5 * (step % 8 == 0))
+            query = embeddings(7, seed=step, scales=1 + 5 * (step % 8 == 0))
             check_search(index, model, query[:1], 5, index.prior, approximate=False)
             check_search(index, model, query, 7, index.prior)  # a small gallery is compared as a whole
     index.close()
@@ -86,20 +86,20 @@ def test_search_is_brute_force_after_any_history(make, path, prior, monkeypatch)
 def test_one_variance_each_is_proved_from_few_candidates(path, queries):
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
-        old, new = beliefs(6000, seed=1), beliefs(800, seed=2)
+        old, new = embeddings(6000, seed=1), embeddings(800, seed=2)
         index.add([f"old {n}" for n in range(6000)], old)
         index.compact()
         index.add([f"new {n}" for n in range(800)], new)
         index.remove([f"old {n}" for n in range(0, 6000, 3)] + ["new 0"])
         model = {f"old {n}": old[n] for n in range(6000) if n % 3} | {f"new {n}": new[n] for n in range(1, 800)}
-        matches = check_search(index, model, beliefs(queries, seed=3, per_identity=1), 10, ONE)
+        matches = check_search(index, model, embeddings(queries, seed=3, per_identity=1), 10, ONE)
         assert matches.candidates < 20
         assert matches.recall is None
-        check_search(index, model, Point(beliefs(queries, seed=4).location), 10, ONE)
+        check_search(index, model, Point(embeddings(queries, seed=4).location), 10, ONE)
 
 
-def test_beliefs_with_a_variance_for_each_dimension_are_found_near_their_shrunk_means(path):
-    gallery, query = beliefs(3000, seed=1, dim=32, scales=32), beliefs(40, seed=1, dim=32, scales=32)
+def test_embeddings_with_a_variance_for_each_dimension_are_found_near_their_shrunk_means(path):
+    gallery, query = embeddings(3000, seed=1, dim=32, scales=32), embeddings(40, seed=1, dim=32, scales=32)
     prior = Prior(torch.zeros(32), torch.ones(32))
     with LocalIndex.create(path) as index:
         index.set_prior(prior)
@@ -131,16 +131,16 @@ def test_the_scan_never_drops_one_of_the_best(count, k, decades, offset):
     cut = count - 7  # the last are newer
     old, new = order[order < cut], np.arange(cut, len(rows))
     largest = float(np.sqrt(rows[:, dim].max()))
-    asked = ShrunkQuery.of(query, prior, 1)
+    asked = ShrunkQuery.from_query(query, prior, 1)
     found = likely.most_likely(asked, k, rows[old], rows[new], largest=largest)
-    places = np.concatenate([old, new])[found.row]
+    positions = np.concatenate([old, new])[found.row]
     true = log_likelihood_ratio(query, gallery, prior).numpy()
     alone = prior.log_density(query).numpy() + dim / 2 * np.log(2 * np.pi)
     scores = true + alone[:, None]
-    assert (found.low <= scores[found.query, places]).all()
-    assert (found.high >= scores[found.query, places]).all()
+    assert (found.low <= scores[found.query, positions]).all()
+    assert (found.high >= scores[found.query, positions]).all()
     for row in range(6):
-        here = places[found.query == row]
+        here = positions[found.query == row]
         assert len(np.unique(here)) == len(here)
         worst = np.sort(scores[row])[-k]
         assert set(np.flatnonzero(scores[row] > worst + 1e-9)) <= set(here)
@@ -160,11 +160,11 @@ def test_ties_come_in_order_of_insertion(path):
 
 
 def test_unsure_items_are_tolerated_by_likelihood_and_punished_by_distance(path):
-    place = torch.zeros(2, 6)
-    place[0, 0] = 2.5
+    location = torch.zeros(2, 6)
+    location[0, 0] = 2.5
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
-        index.add(["sure, elsewhere", "unsure, here"], Gaussian(place, torch.tensor([[0.1], [1.5]])))
+        index.add(["sure, elsewhere", "unsure, here"], Gaussian(location, torch.tensor([[0.1], [1.5]])))
         query = Gaussian(torch.zeros(1, 6), torch.full((1, 1), 0.1))
         assert index.search(query, 1).ids.tolist() == [["sure, elsewhere"]]
         assert index.search(query, 1, by="likelihood").ids.tolist() == [["unsure, here"]]
@@ -173,8 +173,10 @@ def test_unsure_items_are_tolerated_by_likelihood_and_punished_by_distance(path)
 def test_a_matcher_of_the_evidence_speaks(path):
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
-        index.add(["a", "b"], beliefs(2))
-        matches = index.search(beliefs(1), 2, by="likelihood", matcher=Matcher(scale=0.5, offset=-1.0, base_rate=0.5))
+        index.add(["a", "b"], embeddings(2))
+        matches = index.search(
+            embeddings(1), 2, by="likelihood", matcher=Matcher(scale=0.5, offset=-1.0, base_rate=0.5)
+        )
         np.testing.assert_allclose(matches.probabilities, 1 / (1 + np.exp(1 - 0.5 * matches.likelihoods)))
         assert (np.diff(matches.probabilities) < 0).all()
 
@@ -194,7 +196,7 @@ def test_by_distance_is_by_cosine_on_the_sphere(path):
 
 
 def test_a_prior_survives_and_a_new_one_needs_no_new_embedding(path):
-    gallery, query = beliefs(300), beliefs(4, seed=9)
+    gallery, query = embeddings(300), embeddings(4, seed=9)
     model = {f"{n}": gallery[n] for n in range(300)}
     with LocalIndex.create(path) as index:
         assert index.prior is None
@@ -215,7 +217,7 @@ def test_a_prior_survives_and_a_new_one_needs_no_new_embedding(path):
 
 
 def test_a_prior_noted_before_a_crash_is_used_after_it(path, monkeypatch):
-    gallery, query = beliefs(300), beliefs(4, seed=9)
+    gallery, query = embeddings(300), embeddings(4, seed=9)
     model = {f"{n}": gallery[n] for n in range(300)}
     with LocalIndex.create(path) as index:
         index.add(list(model), gallery)
@@ -243,19 +245,19 @@ def test_a_prior_noted_before_a_crash_is_used_after_it(path, monkeypatch):
 
 def test_a_gallery_from_before_priors_opens(path):
     with LocalIndex.create(path) as index:
-        index.add(["a"], beliefs(1))
+        index.add(["a"], embeddings(1))
         index.compact()
         assert "prior" not in json.loads((path / "snapshot.json").read_text())
     with LocalIndex.open(path, write=True) as index:
         assert index.recovered is None
         index.set_prior(ONE)
-        assert index.search(beliefs(1), by="likelihood").ids.tolist() == [["a"]]
+        assert index.search(embeddings(1), by="likelihood").ids.tolist() == [["a"]]
 
 
 def test_one_side_may_have_a_single_draw(path, tmp_path):
-    draws = Draws.stack([beliefs(30, seed=s) for s in range(3)])
+    draws = Draws.stack([embeddings(30, seed=s) for s in range(3)])
     with LocalIndex.create(path) as single, LocalIndex.create(tmp_path / "draws") as many:
-        for index, gallery, query in ((single, beliefs(50), draws[:5]), (many, draws, beliefs(5))):
+        for index, gallery, query in ((single, embeddings(50), draws[:5]), (many, draws, embeddings(5))):
             index.set_prior(ONE)
             ids = [f"{n}" for n in range(len(gallery))]
             index.add(ids, gallery)
@@ -268,32 +270,32 @@ def test_bad_requests_are_refused(path):
     with LocalIndex.create(path) as index:
         index.set_prior(ONE)
         with pytest.raises(InputError, match="dimension of the prior: expected 4"):
-            index.add(["a"], beliefs(1, dim=4))
-        assert index.search(beliefs(2), by="likelihood").ids.shape == (2, 0)
-        index.add(["a", "b"], beliefs(2))
-        with pytest.raises(InputError, match="dimension of the prior: expected 6, as the beliefs, got 2"):
+            index.add(["a"], embeddings(1, dim=4))
+        assert index.search(embeddings(2), by="likelihood").ids.shape == (2, 0)
+        index.add(["a", "b"], embeddings(2))
+        with pytest.raises(InputError, match="dimension of the prior: expected 6, as the embeddings, got 2"):
             index.set_prior(Prior(torch.zeros(2), torch.ones(1)))
         with pytest.raises(InputError, match="dimension of the query: expected 6"):
-            index.search(beliefs(1, dim=4), by="likelihood")
+            index.search(embeddings(1, dim=4), by="likelihood")
         with pytest.raises(InputError, match="NaN or infinity"):
             index.search(Point(torch.full((1, 6), torch.nan)), by="likelihood")
         with pytest.raises(InputError, match="by: expected distance or likelihood, got 'cosine'"):
-            index.search(beliefs(1), by="cosine")
+            index.search(embeddings(1), by="cosine")
         with pytest.raises(InputError, match="approximate: expected None or False by distance"):
-            index.search(beliefs(1), approximate=True)
+            index.search(embeddings(1), approximate=True)
         with LocalIndex.open(path) as reader, pytest.raises(GalleryError, match="expected an index open for writing"):
             reader.set_prior(ONE)
     with LocalIndex.create(path.with_name("points")) as index:
         index.set_prior(ONE)
         index.add(["a"], Point(torch.zeros(1, 6)))
-        with pytest.raises(InputError, match="expected beliefs with some variance, got two points"):
+        with pytest.raises(InputError, match="expected embeddings with some variance, got two points"):
             index.search(Point(torch.ones(1, 6)), by="likelihood")
 
 
 def test_rows_hold_what_they_say(make):
     gallery, query = make(20, seed=1), make(7, seed=2).to(dtype=torch.float64)
     draws = len(gallery.by_draw())
-    rows, asked = shrunk_rows(gallery, EACH), ShrunkQuery.of(query, EACH, draws)
+    rows, asked = shrunk_rows(gallery, EACH), ShrunkQuery.from_query(query, EACH, draws)
     assert rows.shape == (20, shrunk_width(draws, 6))
     squared = torch.stack(
         [

@@ -1,4 +1,4 @@
-"""What is kept besides embeddings, who may open what, and what is said when something is wrong."""
+"""What is kept besides embeddings, who may open what, and the errors when something is wrong."""
 
 import json
 import re
@@ -39,10 +39,10 @@ def test_odd_ids_are_ids_like_others(path):
         index.add(ODD_IDS, points(*range(len(ODD_IDS))), labels=ODD_IDS)
     with LocalIndex.open(path) as index:
         assert index.ids() == ODD_IDS == index.labels(ODD_IDS)
-        for place, identity in enumerate(ODD_IDS):
+        for number, identity in enumerate(ODD_IDS):
             assert identity in index
-            assert index.search(points(place), 1).ids.tolist() == [[identity]]
-            assert index.get([identity]).location.tolist() == [[place]]
+            assert index.search(points(number), 1).ids.tolist() == [[identity]]
+            assert index.get([identity]).location.tolist() == [[number]]
     with LocalIndex.open(path, write=True) as index:
         assert index.remove(ODD_IDS[:5]) == 5
         assert index.ids() == ODD_IDS[5:]
@@ -98,12 +98,9 @@ def test_unknown_ids_are_named_and_nothing_is_removed(path):
         assert index.remove([]) == 0
 
 
-def test_family_can_be_fixed_before_the_first_item(path):
-    with LocalIndex.create(path, family="gaussian") as index:
-        with pytest.raises(GalleryError, match="expected family gaussian, got point"):
-            index.add(["a"], points(1))
-        with pytest.raises(GalleryError, match="expected items, got an empty gallery"):
-            index.embedding()
+def test_an_empty_gallery_has_no_embedding(path):
+    with LocalIndex.create(path) as index, pytest.raises(GalleryError, match="expected items, got an empty gallery"):
+        index.embedding()
 
 
 def test_one_writer_and_readers_that_keep_up(path, monkeypatch):
@@ -312,8 +309,8 @@ def test_a_damaged_snapshot_is_rebuilt_and_reported(make, path, damage):
 
 def test_a_snapshot_of_another_gallery_is_not_believed(path, tmp_path):
     other = tmp_path / "other"
-    for place, values in ((path, (1, 2)), (other, (8, 9))):
-        with LocalIndex.create(place) as index:
+    for folder, values in ((path, (1, 2)), (other, (8, 9))):
+        with LocalIndex.create(folder) as index:
             index.add(["a", "b"], points(*values))
     for file in path.glob("snapshot*"):
         file.unlink()

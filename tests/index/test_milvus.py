@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 MINUTES = 3  # that a busy machine may take to notice a lost node; an idle one takes half a minute
 
 
-def beliefs(count, seed=0):
+def embeddings(count, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return Gaussian(torch.randn(count, 8, generator=generator), torch.rand(count, 8, generator=generator))
 
@@ -39,10 +39,10 @@ def wait_until_whole(index):
 
 def test_what_does_not_fit_is_refused(milvus):
     with connect(milvus(), create=True) as index:
-        index.add(["nul\0inside"], beliefs(1))
+        index.add(["nul\0inside"], embeddings(1))
         assert index.ids() == ["nul\0inside"]
         with pytest.raises(GalleryError, match="texts of an item on Milvus: expected up to 65535 bytes"):
-            index.add(["x" * 65_536], beliefs(1))
+            index.add(["x" * 65_536], embeddings(1))
         assert len(index) == 1
     with connect(milvus(), create=True) as index:
         with pytest.raises(GalleryError, match="moments of up to 49151 bytes, got 20004 dimensions and 80000 bytes"):
@@ -64,12 +64,12 @@ def test_a_collection_of_another_program_is_left_alone(milvus, milvus_server):
 def test_an_item_that_is_in_two_segments_counts_once(milvus):
     with connect(milvus(), create=True) as index:
         index.set_prior(Prior(torch.zeros(8), torch.ones(1)))
-        index.add([f"{n}" for n in range(300)], beliefs(300))
+        index.add([f"{n}" for n in range(300)], embeddings(300))
         for collection in (index._server._items, f"{index._server._items}_{index._server.notes()['shrunk']}"):
             index._server._client.flush(collection)  # seals what is there; what follows is elsewhere
-        index.add([f"{n}" for n in range(100, 400)], beliefs(300, seed=1))
+        index.add([f"{n}" for n in range(100, 400)], embeddings(300, seed=1))
         assert len(index) == 400 == len(index.ids()) == len(set(index.ids()))
-        found = index.search(beliefs(3, seed=2), 200, by="likelihood", approximate=True)
+        found = index.search(embeddings(3, seed=2), 200, by="likelihood", approximate=True)
         assert all(len(set(row)) == 200 for row in found.ids)
         index.remove([f"{n}" for n in range(100, 200)])
         assert len(index) == 300 == len(index.ids())
@@ -79,14 +79,14 @@ def test_kill_nine_loses_nothing_acknowledged(milvus, milvus_server):
     url = milvus()
     with connect(url, create=True) as index:
         for step in range(3):
-            index.add([f"{step} {n}" for n in range(200)], beliefs(200, seed=step))
+            index.add([f"{step} {n}" for n in range(200)], embeddings(200, seed=step))
         index.remove(["0 0"])
-        expected, everything = index.search(beliefs(3, seed=9), 10), index.embedding()
+        expected, everything = index.search(embeddings(3, seed=9), 10), index.embedding()
     milvus_server.kill("standalone")
     milvus_server.again()
     with connect(url) as index:
         wait_until_whole(index)
-        assert same(index.search(beliefs(3, seed=9), 10), expected)
+        assert same(index.search(embeddings(3, seed=9), 10), expected)
         ids, found = index.embedding()
         assert ids == everything[0]
         assert torch.equal(found.location, everything[1].location)
@@ -99,18 +99,18 @@ def test_encrypted_and_for_those_who_may(milvus_server, certificate, tmp_path, m
     extra += f"tls:\n  serverPemPath: {certificate}\n  serverKeyPath: {key}\n  caPemPath: {certificate}\n"
     server = milvus_processes.Standalone(tmp_path / "milvus", extra)
     try:
-        place = f"milvus://{server.address}/gallery"
-        trusted = f"{place}?secure=true&ca={certificate}&name=localhost"
+        url = f"milvus://{server.address}/gallery"
+        trusted = f"{url}?secure=true&ca={certificate}&name=localhost"
         monkeypatch.setenv("MILVUS_USER", "root")
         monkeypatch.setenv("MILVUS_PASSWORD", "Milvus")  # of a new server
         with connect(trusted, create=True) as index:
-            index.add(["a"], beliefs(1))
+            index.add(["a"], embeddings(1))
             assert index.ids() == ["a"]
-        for untrusted in (f"{place}?secure=true", f"{place}?secure=true&ca={certificate}&name=elsewhere"):
+        for untrusted in (f"{url}?secure=true", f"{url}?secure=true&ca={certificate}&name=elsewhere"):
             with pytest.raises(GalleryUnavailableError, match=r"and the certificate: \?secure=true&ca=FILE"):
                 connect(untrusted)
         with pytest.raises(GalleryUnavailableError):
-            connect(place)
+            connect(url)
         monkeypatch.setenv("MILVUS_PASSWORD", "wrong")
         with pytest.raises(GalleryUnavailableError) as error:
             connect(trusted)
@@ -129,8 +129,8 @@ def test_a_lost_query_node_is_an_error_and_never_a_smaller_gallery(tmp_path, mon
     cluster = milvus_processes.Cluster(tmp_path / "cluster")
     try:
         with connect(f"milvus://{cluster.address}/gallery", create=True) as index:
-            index.add([f"{n}" for n in range(600)], beliefs(600))
-            query = beliefs(5, seed=1)
+            index.add([f"{n}" for n in range(600)], embeddings(600))
+            query = embeddings(5, seed=1)
             expected = index.search(query, 150)
             cluster.kill("querynode1")
             errors, answers, start = [], 0, time.monotonic()
@@ -145,7 +145,7 @@ def test_a_lost_query_node_is_an_error_and_never_a_smaller_gallery(tmp_path, mon
             assert errors
             assert answers == 5
             assert len(index.ids()) == 600
-            index.add(["after"], beliefs(1, seed=2))
+            index.add(["after"], embeddings(1, seed=2))
             assert len(index) == 601
     finally:
         cluster.stop()

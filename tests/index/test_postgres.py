@@ -20,7 +20,7 @@ from howsure.prior import Prior
 postgres_engine = pytest.importorskip("howsure.index.remote.postgres", reason="needs the package psycopg")
 
 
-def beliefs(count, seed=0, dim=16):
+def embeddings(count, seed=0, dim=16):
     generator = torch.Generator().manual_seed(seed)
     return Gaussian(torch.randn(count, dim, generator=generator), torch.rand(count, dim, generator=generator))
 
@@ -31,16 +31,16 @@ def names(count, prefix=""):
 
 def test_an_index_is_built_for_large_galleries_and_is_not_called_exact(postgres, monkeypatch, tmp_path):
     monkeypatch.setattr(postgres_engine, "INDEXED", 1500)
-    url, query = postgres(), beliefs(5, seed=1)
+    url, query = postgres(), embeddings(5, seed=1)
     with LocalIndex.create(tmp_path / "twin") as twin, connect(url, create=True) as index:
         for gallery in (twin, index):
-            gallery.add(names(1000), beliefs(1000))
+            gallery.add(names(1000), embeddings(1000))
         index.compact()
         found, expected = index.search(query, 10), twin.search(query, 10)
         assert found.exact
         assert found.ids.tolist() == expected.ids.tolist()
         for gallery in (twin, index):
-            gallery.add(names(1000, "more "), beliefs(1000, seed=2))
+            gallery.add(names(1000, "more "), embeddings(1000, seed=2))
         index.compact()
         found, expected = index.search(query, 10), twin.search(query, 10)
         assert not found.exact
@@ -55,9 +55,9 @@ def test_an_index_is_built_for_large_galleries_and_is_not_called_exact(postgres,
 def test_shrunk_means_have_an_index_of_their_own(postgres, monkeypatch):
     monkeypatch.setattr(postgres_engine, "INDEXED", 600)
     monkeypatch.setattr(postgres_engine, "MOST", 220)
-    query, options = beliefs(5, seed=1), {"by": "likelihood", "approximate": True}
+    query, options = embeddings(5, seed=1), {"by": "likelihood", "approximate": True}
     with connect(postgres(), create=True) as index:
-        index.add(names(600), beliefs(600))
+        index.add(names(600), embeddings(600))
         for variance in (3.0, 2.0, 1.0):
             index.set_prior(Prior(torch.zeros(16), torch.full((1,), variance)))
         wanted = index.search(query, 10, by="likelihood")
@@ -80,27 +80,27 @@ def test_shrunk_means_have_an_index_of_their_own(postgres, monkeypatch):
 
 def test_a_change_is_whole_or_absent(postgres, monkeypatch):
     with connect(postgres(), create=True) as index:
-        index.add(names(3), beliefs(3))
+        index.add(names(3), embeddings(3))
         with pytest.raises(GalleryError, match="expected no character 0"):
-            index.add(["fine", "nul\0inside"], beliefs(2))
+            index.add(["fine", "nul\0inside"], embeddings(2))
 
         def fail(notes):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(index._server, "take_notes", fail)
+        monkeypatch.setattr(index._server, "write_notes", fail)
         with pytest.raises(KeyboardInterrupt):
-            index.add(["0", "new"], beliefs(2, seed=1))
+            index.add(["0", "new"], embeddings(2, seed=1))
         with pytest.raises(KeyboardInterrupt):
             index.remove(["1"])
         monkeypatch.undo()
         assert index.ids() == names(3)
-        assert torch.equal(index.get(["0"]).location, beliefs(3).location[:1])
+        assert torch.equal(index.get(["0"]).location, embeddings(3).location[:1])
 
 
 def test_a_scan_holds_a_few_rows_at_a_time(postgres, monkeypatch):
     monkeypatch.setattr(postgres_engine, "ROWS", 8)
     with connect(postgres(), create=True) as index:
-        index.add(names(100), beliefs(100))
+        index.add(names(100), embeddings(100))
         server = index._server
         with server.reading():
             rows = server.scan(moments=True)
@@ -119,7 +119,7 @@ def test_writers_take_turns(postgres):
         try:
             with connect(url, write=True) as index:
                 for step in range(10):
-                    index.add([f"{who} {step}", "shared"], beliefs(2, seed=step))
+                    index.add([f"{who} {step}", "shared"], embeddings(2, seed=step))
                 index.remove([f"{who} 0"])
         except Exception as error:
             trouble.append(error)
@@ -149,15 +149,15 @@ def start_again(server):
 def test_kill_nine_loses_nothing_acknowledged(postgres, postgres_server):
     url = postgres()
     with connect(url, create=True) as index:
-        index.add(names(100), beliefs(100))
+        index.add(names(100), embeddings(100))
         index.remove(["0"])
-        expected = index.search(beliefs(1, seed=3), 5)
+        expected = index.search(embeddings(1, seed=3), 5)
         os.kill(postgres_server.get_pid(), signal.SIGKILL)
         with pytest.raises(GalleryUnavailableError, match="expected an answer of the server"):
             _ask_for(60, index)  # it may answer for a moment
         start_again(postgres_server)
         assert index.ids() == names(100)[1:]  # on a new connection
-        assert index.search(beliefs(1, seed=3), 5).ids.tolist() == expected.ids.tolist()
+        assert index.search(embeddings(1, seed=3), 5).ids.tolist() == expected.ids.tolist()
 
 
 def _ask_for(seconds, index):
@@ -197,29 +197,32 @@ def test_an_unencrypted_connection_is_refused_if_the_url_says_so():
 
 def test_encrypted_and_only_with_whom_we_trust(encrypted_postgres, certificate, monkeypatch, postgres):
     collection = postgres().partition("?")[0].rpartition("/")[2]
-    place, refused = f"postgresql://localhost:{encrypted_postgres}/postgres/{collection}", "certificate that is trusted"
-    with connect(f"{place}?secure=true&ca={certificate}", create=True) as index:
-        index.add(["a"], beliefs(1))
+    address, refused = (
+        f"postgresql://localhost:{encrypted_postgres}/postgres/{collection}",
+        "certificate that is trusted",
+    )
+    with connect(f"{address}?secure=true&ca={certificate}", create=True) as index:
+        index.add(["a"], embeddings(1))
         assert index._server._connection().pgconn.ssl_in_use
-    with connect(f"{place}?sslmode=verify-full&sslrootcert={certificate}") as index:
+    with connect(f"{address}?sslmode=verify-full&sslrootcert={certificate}") as index:
         assert index.ids() == ["a"]
-    for untrusted in (f"{place}?secure=true", f"{place}?sslmode=verify-full&sslrootcert=system"):
+    for untrusted in (f"{address}?secure=true", f"{address}?sslmode=verify-full&sslrootcert=system"):
         with pytest.raises(GalleryUnavailableError, match=rf"{refused}.*name the certificate.*PGSSLROOTCERT") as error:
             connect(untrusted)
-    other_name = f"{place.replace('localhost', '127.0.0.1')}?secure=true&ca={certificate}"
+    other_name = f"{address.replace('localhost', '127.0.0.1')}?secure=true&ca={certificate}"
     with pytest.raises(GalleryUnavailableError, match=rf"{refused}.*does not match host name"):
         connect(other_name)
     with pytest.raises(GalleryUnavailableError, match="expected an answer of the server"):
-        connect(f"{place}?sslmode=disable")
+        connect(f"{address}?sslmode=disable")
     with pytest.raises(GalleryError, match="expected an encrypted connection, got a socket; leave secure=true out"):
         connect(f"{postgres()}&secure=true")
     monkeypatch.setenv("PGSSLMODE", "verify-full")
     monkeypatch.setenv("PGSSLROOTCERT", str(certificate))
-    for trusted in (place, f"{place}?secure=true"):
+    for trusted in (address, f"{address}?secure=true"):
         with connect(trusted) as index:
             assert index.ids() == ["a"]
     monkeypatch.setenv("PGUSER", "nobody")
     monkeypatch.setenv("PGPASSWORD", "secret")
     with pytest.raises(GalleryUnavailableError, match="check that it runs, and PGUSER, PGPASSWORD") as error:
-        connect(place)
+        connect(address)
     assert "secret" not in str(error.value)

@@ -16,7 +16,7 @@ from howsure.bench.plan import Cell, Table
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.errors import InputError
-from howsure.index.local.directory import WriterLock
+from howsure.index.local.directory import try_lock
 from howsure.posteriors import dropout, ensemble, laplace
 from howsure.training import Epoch, Step, run_training
 from howsure.training.state import CHECKPOINT
@@ -99,14 +99,14 @@ class Work:
         out = owner / "models" / name
         out.mkdir(parents=True, exist_ok=True)
         # The system lets go of the lock when its owner dies, however that happens.
-        while (lock := WriterLock.take(out / "lock")) is None:
+        while (lock := try_lock(out / "lock")) is None:
             time.sleep(POLL)
         try:
             if (out / CHECKPOINT).exists():
                 self.resumed.append(name)
             yield out
         finally:
-            lock.release()
+            lock.close()
 
     def heard(self, event: Step | Epoch) -> None:
         """Pass on what training tells."""

@@ -26,10 +26,10 @@ import numpy as np
 
 from howsure.embeddings import Embedding, restore
 from howsure.errors import GalleryError, HowsureError, InputError
-from howsure.files import sync_folder
 from howsure.index.index import Index
 from howsure.index.items import Item
 from howsure.index.layout import Layout
+from howsure.index.local.snapshot import publish
 from howsure.prior import Prior
 
 FORMAT, SCHEMA = "howsure gallery", 1
@@ -59,11 +59,12 @@ def export_gallery(gallery: Index, path: str | Path, *, progress: Progress = lam
     if path.suffix != ".npz":
         raise InputError("file of an export", expected="a name that ends in .npz", got=str(path))
     before, ids = gallery.changes, gallery.ids()
-    layout = Layout.of(gallery.get(ids[:1])) if ids else None
+    layout = Layout.from_embedding(gallery.get(ids[:1])) if ids else None
     with _whole_file(path) as file, zipfile.ZipFile(file, "w") as archive, tempfile.TemporaryFile() as lines:
         if layout:
             with archive.open("records.npy", "w", force_zip64=True) as records:
-                _write_header(records, layout, len(ids))
+                header = np.lib.format.header_data_from_array_1_0(np.empty(0, layout.record)) | {"shape": (len(ids),)}
+                np.lib.format.write_array_header_2_0(records, header)
                 for start in range(0, len(ids), ROWS):
                     block = ids[start : start + ROWS]
                     records.write(layout.pack(gallery.get(block)).tobytes())
@@ -93,31 +94,21 @@ def _manifest(gallery: Index, layout: Layout | None, count: int) -> dict[str, An
     }
 
 
-def _write_header(file: IO[bytes], layout: Layout, count: int) -> None:
-    form = {"descr": np.lib.format.dtype_to_descr(layout.record), "fortran_order": False, "shape": (count,)}
-    np.lib.format.write_array_header_2_0(file, form)
-
-
 def _line(item: Item) -> bytes:
     return json.dumps([item.id, item.label, dict(item.metadata)]).encode() + b"\n"
 
 
 @contextmanager
 def _whole_file(path: Path) -> Iterator[IO[bytes]]:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with beside.open("wb") as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-            sync_folder(path.parent)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+                publish(file, path)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise GalleryError(
             f"export {path}", expected="to be written", got=str(error), fix="choose another path"
@@ -145,32 +136,28 @@ def import_gallery(path: str | Path, gallery: Index, *, progress: Progress = lam
     if manifest.prior and (gallery.prior is None or gallery.prior.version != manifest.prior.version):
         gallery.set_prior(manifest.prior)
     with _opened(path) as archive:
-        for items, belief in _blocks(archive, path, manifest):
-            keep = _new(items, belief, gallery)
-            if keep:
-                gallery.add(
-                    [items[place].id for place in keep],
-                    belief[keep],
-                    labels=[items[place].label for place in keep],
-                    metadata=[items[place].metadata for place in keep],
-                )
+        for items, embedding in _blocks(archive, path, manifest):
+            keep = _new(items, embedding, gallery)
+            new = [items[position] for position in keep]
+            if new:
+                labels, metadata = [item.label for item in new], [item.metadata for item in new]
+                gallery.add([item.id for item in new], embedding[keep], labels=labels, metadata=metadata)
             added, done = added + len(keep), done + len(items)
             progress(done)
     return added
 
 
-def _new(items: list[Item], belief: Embedding, gallery: Index) -> list[int]:
-    """Places of the items that the gallery lacks, or has otherwise."""
+def _new(items: list[Item], embedding: Embedding, gallery: Index) -> list[int]:
+    """Positions of the items that the gallery lacks, or has otherwise."""
     present = gallery.present([item.id for item in items])
-    places = [place for place, item in enumerate(items) if item.id in present]
-    known = [items[place].id for place in places]
-    same: set[int] = set()
-    if known:
-        layout = Layout.of(belief)
-        old = zip(places, gallery.items(known), layout.pack(gallery.get(known)), strict=True)
-        records = layout.pack(belief)
-        same = {place for place, item, record in old if item == items[place] and record == records[place]}
-    return [place for place in range(len(items)) if place not in same]
+    known = [item.id for item in items if item.id in present]
+    if not known:
+        return list(range(len(items)))
+    layout = Layout.from_embedding(embedding)
+    records = [record.tobytes() for record in layout.pack(gallery.get(known))]
+    held = dict(zip(known, zip(gallery.items(known), records, strict=True), strict=True))
+    ours = zip(items, layout.pack(embedding), strict=True)
+    return [position for position, (item, record) in enumerate(ours) if held.get(item.id) != (item, record.tobytes())]
 
 
 def _blocks(archive: zipfile.ZipFile, path: Path, manifest: Manifest) -> Iterator[tuple[list[Item], Embedding]]:
@@ -195,8 +182,8 @@ def _blocks(archive: zipfile.ZipFile, path: Path, manifest: Manifest) -> Iterato
 
 def _check_header(file: IO[bytes], path: Path, count: int, layout: Layout) -> None:
     np.lib.format.read_magic(file)
-    shape, _, kind = np.lib.format.read_array_header_2_0(file)
-    if shape != (count,) or kind != layout.record:
+    shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    if shape != (count,) or dtype != layout.record:
         raise _damaged(path, "records that the manifest does not describe")
 
 
@@ -228,20 +215,20 @@ def _read_manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
 def _embed_manifest(path: Path) -> Manifest:
     with np.load(path) as arrays:
         about = json.loads(str(arrays["about"])) if "about" in arrays else {}
-        belief = _embed_belief(arrays, path)
-    return Manifest(len(belief), Layout.of(belief) if len(belief) else None, about, None)
+        embedding = _read_embedding(arrays, path)
+    return Manifest(len(embedding), Layout.from_embedding(embedding) if len(embedding) else None, about, None)
 
 
 def _embed_blocks(path: Path) -> Iterator[tuple[list[Item], Embedding]]:
     with np.load(path) as arrays:
-        belief = _embed_belief(arrays, path)
+        embedding = _read_embedding(arrays, path)
         named = zip(arrays["ids"].tolist(), arrays["labels"].tolist(), strict=True)
     items = [Item(name, label or None, {}) for name, label in named]
     for start in range(0, len(items), ROWS):
-        yield items[start : start + ROWS], belief[start : start + ROWS]
+        yield items[start : start + ROWS], embedding[start : start + ROWS]
 
 
-def _embed_belief(arrays: Mapping[str, np.ndarray], path: Path) -> Embedding:
+def _read_embedding(arrays: Mapping[str, np.ndarray], path: Path) -> Embedding:
     if "ids" not in arrays or "family" not in arrays:
         raise _damaged(path, "no manifest")
     return restore(str(arrays["family"]), {name: array for name, array in arrays.items() if name not in EXTRAS})

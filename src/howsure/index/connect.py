@@ -131,21 +131,21 @@ def _check(address: Address, *, path: tuple[str, ...], options: tuple[str, ...])
 
 def _check_trust(address: Address) -> None:
     """Nothing that was meant to encrypt may be without effect."""
-    options, place = address.options, f"gallery {address.url}"
+    options, gallery = address.options, f"gallery {address.url}"
     if (secure := options.get("secure", "false")) not in ("true", "false"):
-        raise InputError(place, expected="secure=true or secure=false", got=f"secure={secure}")
+        raise InputError(gallery, expected="secure=true or secure=false", got=f"secure={secure}")
     for option in ("ca", "name"):
         if option in options and secure == "false":
             raise InputError(
-                place, expected=f"secure=true with {option}", got=f"{option} alone", fix="add &secure=true"
+                gallery, expected=f"secure=true with {option}", got=f"{option} alone", fix="add &secure=true"
             )
     for option in ("sslmode", "sslrootcert"):
         if option in options and "secure" in options:
-            raise InputError(place, expected=f"secure or {option}", got="both", fix=f"leave {option} out")
+            raise InputError(gallery, expected=f"secure or {option}", got="both", fix=f"leave {option} out")
     for option in ("ca", "sslrootcert"):
         file = options.get(option, "system")
         if file != "system" and not Path(file).is_file():
-            raise InputError(place, expected=f"a file with certificates as {option}", got=file)
+            raise InputError(gallery, expected=f"a file with certificates as {option}", got=file)
 
 
 def _require(package: str, extra: str) -> None:

@@ -1,4 +1,4 @@
-"""From pictures to identities: one belief for all pictures of a label, and the few pictures that show it best."""
+"""From pictures to identities: one embedding for all pictures of a label, and the few pictures that show it best."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from howsure.index.index import Index
 
 
 def identities(gallery: Index) -> tuple[list[str], Embedding]:
-    """The labels of a gallery, in the order in which they came, and the fused belief about each.
+    """The labels of a gallery, in the order in which they came, and the fused embedding of each.
 
-    Items without a label are left out. The beliefs make a gallery of their own, in which a label is found once:
-    `labels, beliefs = identities(index)`, then `LocalIndex.create(path).add(labels, beliefs, labels=labels)`.
+    Items without a label are left out. They make a gallery of their own, in which a label is found once:
+    `labels, fused = identities(index)`, then `LocalIndex.create(path).add(labels, fused, labels=labels)`.
     """
     ids, embedding = gallery.embedding()
     labels = gallery.labels(ids)
-    named = [place for place, label in enumerate(labels) if label is not None]
+    named = [position for position, label in enumerate(labels) if label is not None]
     if not named:
         raise InputError("gallery", expected="items with labels", got=f"{len(ids)} without", fix="add them with labels")
-    places, groups = _groups([labels[place] for place in named])
-    return [str(label) for label in places], embedding[named].fused(groups)
+    names, groups = _groups([labels[position] for position in named])
+    return [str(name) for name in names], embedding[named].fused(groups)
 
 
 def best_pictures(embedding: Embedding, labels: Sequence[object], k: int) -> list[int]:
@@ -38,10 +38,10 @@ def best_pictures(embedding: Embedding, labels: Sequence[object], k: int) -> lis
         raise InputError("k", expected="1 or more", got=str(k))
     if len(labels) != len(embedding):
         raise InputError("labels", expected=f"{len(embedding)}, one for each item", got=str(len(labels)))
-    places, groups = _groups(labels)
+    names, groups = _groups(labels)
     embedding = embedding.to("cpu", torch.float64)
     chosen = []
-    for group in range(len(places)):
+    for group in range(len(names)):
         members = (groups == group).nonzero()[:, 0]
         chosen += members[_greedy(rms_distance(embedding[members], embedding[members]), k)].tolist()
     return sorted(chosen)
@@ -61,5 +61,6 @@ def _greedy(distance: Tensor, k: int) -> list[int]:
 
 
 def _groups(labels: Sequence[object]) -> tuple[list[object], Tensor]:
-    places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-    return list(places), torch.tensor([places[label] for label in labels], dtype=torch.long)
+    """The different labels in order, and the number of that of each item."""
+    groups = {label: group for group, label in enumerate(dict.fromkeys(labels))}
+    return list(groups), torch.tensor([groups[label] for label in labels], dtype=torch.long)

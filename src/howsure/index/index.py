@@ -32,12 +32,12 @@ class Index(ABC):
     recovered: str | None = None
     """What opening had to repair; None if nothing."""
 
-    def __init__(self, place: str, *, write: bool):
+    def __init__(self, url: str, *, write: bool):
         """Use `create` or `open` of a subclass, or `connect`."""
-        self.place = place
+        self.url = url
         self._write = write
         self._turn = threading.RLock()
-        self._counted: tuple[int, int] | None = None  # identities, and the state they were counted in
+        self._counted: tuple[int, int] | None = None  # the state, and the identities counted in it
 
     @abstractmethod
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Index(ABC):
             self._require_write()
             if items:
                 embedding = embedding.detach().checked()
-                self._add(items, embedding, Layout.of(embedding))
+                self._add(items, embedding, Layout.from_embedding(embedding))
 
     def remove(self, ids: Sequence[str]) -> int:
         """Remove items, all or none; how many. An unknown id is an error."""
@@ -192,7 +192,7 @@ class Index(ABC):
     def embedding(self) -> tuple[list[str], Embedding]:
         """All ids and their embedding, in the order in which they were added."""
 
-    # What a kind of index does by itself; called in turn, with arguments that were checked.
+    # What each index does its own way; called in turn, with arguments that were checked.
 
     @abstractmethod
     def _describe(self, about: dict[str, Any]) -> None: ...
@@ -211,11 +211,13 @@ class Index(ABC):
     def _require_write(self) -> None:
         if not self._write:
             raise GalleryError(
-                f"gallery {self.place}",
+                f"gallery {self.url}",
                 expected="an index open for writing",
                 got="one for reading, or closed",
                 fix="open it with write=True",
             )
 
-    def _no_items(self) -> GalleryError:
-        return GalleryError(f"gallery {self.place}", expected="items", got="an empty gallery", fix="add some first")
+    def _require_items(self, layout: Layout | None) -> Layout:
+        if layout is None:
+            raise GalleryError(f"gallery {self.url}", expected="items", got="an empty gallery", fix="add some first")
+        return layout

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 from howsure.embeddings import Embedding, restore
 from howsure.errors import GalleryError, InputError
 
-_KINDS = {torch.float16: "<f2", torch.float32: "<f4", torch.float64: "<f8"}
+_DTYPES = {torch.float16: "<f2", torch.float32: "<f4", torch.float64: "<f8"}
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Layout:
     draws: int
 
     @classmethod
-    def of(cls, embedding: Embedding) -> Layout:
+    def from_embedding(cls, embedding: Embedding) -> Layout:
         """The layout of this embedding's items."""
-        if embedding.dtype not in _KINDS:
+        if embedding.dtype not in _DTYPES:
             raise InputError(
                 "embedding",
                 expected="float16, float32 or float64",
@@ -40,7 +40,7 @@ class Layout:
         if embedding.dim == 0:
             raise InputError("embedding", expected="at least one dimension", got="none")
         shapes = {name: tuple(tensor.shape[1:]) for name, tensor in embedding.tensors().items()}
-        return cls(embedding.family, _KINDS[embedding.dtype], shapes, embedding.dim, len(embedding.by_draw()))
+        return cls(embedding.family, _DTYPES[embedding.dtype], shapes, embedding.dim, len(embedding.by_draw()))
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Layout:
@@ -68,8 +68,7 @@ class Layout:
         """The embedding that `pack` was given; with a dtype, in another precision."""
         return restore(self.family, {name: records[name].astype(dtype or self.dtype) for name in self.shapes})
 
-    def describe(self) -> str:
-        """In words, for error messages."""
+    def __str__(self) -> str:
         fields = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
         return f"{self.family} of {np.dtype(self.dtype).name} with {fields} per item"
 
@@ -78,7 +77,17 @@ class Layout:
         if other != self:
             raise GalleryError(
                 "items for this gallery",
-                expected=self.describe(),
-                got=other.describe(),
+                expected=str(self),
+                got=str(other),
                 fix="embed them with the model of this gallery, or create a new gallery",
+            )
+
+    def require_dim(self, query: Embedding) -> None:
+        """Refuse a query of another dimension."""
+        if query.dim != self.dim:
+            raise InputError(
+                "dimension of the query",
+                expected=f"{self.dim}, as in the gallery",
+                got=str(query.dim),
+                fix="embed both with one model",
             )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from howsure.embeddings import Embedding
-from howsure.errors import InputError
-from howsure.index.layout import Layout
+from howsure.index.ranking.exact import Ranking
 from howsure.match import Matcher
 
 
@@ -39,24 +39,31 @@ class Matches:
         names, probabilities = empty.astype(object), empty.copy() if matcher else None
         return cls(names, names.copy(), empty, probabilities, np.empty(0), np.empty(0, int), exact=True, candidates=0)
 
+    @classmethod
+    def from_ranking(
+        cls,
+        ranking: Ranking,
+        names: np.ndarray,
+        *,
+        best: Embedding,
+        references: Sequence[int],
+        matcher: Matcher | None,
+    ) -> Matches:
+        """Of a ranking: ids and labels in order (Q·k, 2), and the embeddings and references of the best matches."""
+        ids, labels = (column.reshape(ranking.numbers.shape) for column in names.T)
+        evidence = ranking.distances if ranking.likelihoods is None else -ranking.likelihoods
+        return cls(
+            ids,
+            labels,
+            ranking.distances,
+            matcher.probability(torch.from_numpy(evidence)).numpy() if matcher else None,
+            best.uncertainty.double().numpy(),
+            np.array(references),
+            ranking.exact,
+            ranking.candidates,
+            likelihoods=ranking.likelihoods,
+            recall=ranking.recall,
+        )
+
     def __len__(self) -> int:
         return len(self.ids)
-
-
-def pair_probabilities(
-    matcher: Matcher | None, distances: np.ndarray, likelihoods: np.ndarray | None
-) -> np.ndarray | None:
-    """P(same) of each match, by the evidence that the search went by."""
-    evidence = distances if likelihoods is None else -likelihoods
-    return matcher.probability(torch.from_numpy(evidence)).numpy() if matcher else None
-
-
-def require_dim(query: Embedding, layout: Layout) -> None:
-    """Refuse a query of another dimension."""
-    if query.dim != layout.dim:
-        raise InputError(
-            "dimension of the query",
-            expected=f"{layout.dim}, as in the gallery",
-            got=str(query.dim),
-            fix="embed both with one model",
-        )

@@ -6,40 +6,51 @@ import sqlite3
 from pathlib import Path
 
 from howsure.errors import GalleryError, GalleryLockedError
-from howsure.index.local.store import FILE, Store, said_plainly
+from howsure.index.local.store import FILE, Store, gallery_errors
 
-__all__ = ["WriterLock", "prepare", "take_lock"]
+__all__ = ["prepare", "take_lock", "try_lock"]
 
 LOCK = "writer.lock"
 
 
-class WriterLock:
-    """The right to write to one gallery; `take` gives None while another writer holds it.
+def try_lock(path: Path) -> sqlite3.Connection | None:
+    """The right to write, until the connection is closed; None while another writer holds it.
 
     It is an empty SQLite database held in an exclusive transaction. SQLite takes the lock from the operating system, so
     it ends with the process, however that dies; it works on every system, between two writers of one process too, and
     a forked child does not inherit it.
     """
+    connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        connection.close()
+        if error.sqlite_errorname == "SQLITE_BUSY":
+            return None
+        raise
+    return connection
 
-    def __init__(self, connection: sqlite3.Connection):
-        self._connection = connection
 
-    @classmethod
-    def take(cls, path: Path) -> WriterLock | None:
-        """Try once, without waiting."""
-        connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            connection.close()
-            if error.sqlite_errorname == "SQLITE_BUSY":
-                return None
-            raise
-        return cls(connection)
+def take_lock(directory: Path) -> sqlite3.Connection:
+    """The right to write to a gallery, or an error that names who has it."""
+    with gallery_errors(directory / LOCK):
+        lock = try_lock(directory / LOCK)
+    if lock is None:
+        raise GalleryLockedError(
+            f"gallery {directory}",
+            expected="no other writer",
+            got=f"process {_holder(directory) or 'unknown'} writing to it",
+            fix="wait for it or end it; reading is possible meanwhile",
+        )
+    return lock
 
-    def release(self) -> None:
-        """Let the next writer in."""
-        self._connection.close()
+
+def _holder(directory: Path) -> int | None:
+    reader = Store(directory, write=False)
+    try:
+        return reader.note("writer") if reader.exists() else None
+    finally:
+        reader.close()
 
 
 def prepare(directory: Path) -> None:
@@ -58,25 +69,3 @@ def prepare(directory: Path) -> None:
             got=f"one with {others[0]}",
             fix="choose another path",
         )
-
-
-def take_lock(directory: Path) -> WriterLock:
-    """The right to write to a gallery, or an error that names who has it."""
-    with said_plainly(directory / LOCK):
-        lock = WriterLock.take(directory / LOCK)
-    if lock is None:
-        raise GalleryLockedError(
-            f"gallery {directory}",
-            expected="no other writer",
-            got=f"process {_holder(directory) or 'unknown'} writing to it",
-            fix="wait for it or end it; reading is possible meanwhile",
-        )
-    return lock
-
-
-def _holder(directory: Path) -> int | None:
-    reader = Store(directory, write=False)
-    try:
-        return reader.note("writer") if reader.exists() else None
-    finally:
-        reader.close()

@@ -19,7 +19,7 @@ from howsure.index.local.directory import prepare, take_lock
 from howsure.index.local.likelihood import rank_by_likelihood
 from howsure.index.local.replica import Replica
 from howsure.index.local.store import FILE, Store
-from howsure.index.matches import Matches, pair_probabilities, require_dim
+from howsure.index.matches import Matches
 from howsure.index.ranking.exact import rank
 from howsure.index.ranking.keys import item_keys
 from howsure.match import Matcher
@@ -59,10 +59,8 @@ class LocalIndex(Index):
     # Opening and closing.
 
     @classmethod
-    def create(
-        cls, path: str | Path, *, family: str | None = None, about: Mapping[str, Any] | None = None
-    ) -> LocalIndex:
-        """A new gallery, open for writing. `about` is JSON to keep with it; a `family` refuses all others."""
+    def create(cls, path: str | Path, *, about: Mapping[str, Any] | None = None) -> LocalIndex:
+        """A new gallery, open for writing. `about` is JSON to keep with it."""
         directory = Path(path)
         notes = checked_json(about or {}, "about")
         prepare(directory)
@@ -72,8 +70,8 @@ class LocalIndex(Index):
                 raise GalleryError(
                     f"gallery {path}", expected="none yet", got="a gallery", fix="open it with write=True"
                 )
-            index._store.create(family, notes)
-            index._store.take_note(writer=os.getpid())
+            index._store.create(notes)
+            index._store.write_notes(writer=os.getpid())
             sync_folder(directory)
             sync_folder(directory.absolute().parent)
         except BaseException:
@@ -96,26 +94,26 @@ class LocalIndex(Index):
             with index._replica.current():
                 damage = index._replica.damage
             if write:
-                index._store.take_note(writer=os.getpid())
+                index._store.write_notes(writer=os.getpid())
             if damage and write:
                 index._replica.persist()
                 index.recovered = f"rebuilt the snapshot: {damage}"
             elif damage:
                 index.recovered = f"read all items from the database, the snapshot is of no use: {damage}"
             else:
-                index._mend_lists(write)
+                index._mend_ivf(write)
         except BaseException:
             index._disconnect()
             raise
         return index
 
-    def _mend_lists(self, write: bool) -> None:
-        damage = self._replica.engine.lists_damage if self._replica.engine else None
+    def _mend_ivf(self, write: bool) -> None:
+        damage = self._replica.engine.ivf_damage if self._replica.engine else None
         if damage and write:
-            self._replica.make_lists()
-            self.recovered = f"rebuilt the inverted lists: {damage}"
+            self._replica.make_ivf()
+            self.recovered = f"rebuilt the IVF: {damage}"
         elif damage:
-            self.recovered = f"searches read all items, the inverted lists are of no use: {damage}"
+            self.recovered = f"searches read all items, the IVF is of no use: {damage}"
 
     def close(self) -> None:
         """Write a snapshot if much has changed, and let the next writer in. Durability does not depend on it."""
@@ -124,7 +122,7 @@ class LocalIndex(Index):
                 if self._lock and self._replica.stale > SHARE_AT_CLOSE:
                     self._replica.persist()
                 if self._lock:
-                    self._store.take_note(writer=None)
+                    self._store.write_notes(writer=None)
             finally:
                 self._disconnect()
 
@@ -134,7 +132,7 @@ class LocalIndex(Index):
 
     def _unlock(self) -> None:
         if self._lock:
-            self._lock.release()
+            self._lock.close()
         self._lock, self._write = None, False
 
     # Changing.
@@ -150,7 +148,7 @@ class LocalIndex(Index):
             return int(self._store.note("time"))
 
     def _describe(self, about: dict[str, Any]) -> None:
-        self._store.take_note(about=about)
+        self._store.write_notes(about=about)
 
     @property
     def prior(self) -> Prior | None:
@@ -187,16 +185,10 @@ class LocalIndex(Index):
             self._replica.persist()
 
     def _require_layout(self, layout: Layout) -> None:
-        family = self._store.note("family")
         if self._replica.layout:
             self._replica.layout.require(layout)
-            return
-        if prior := self._store.prior():
+        elif prior := self._store.prior():
             prior.require(layout.dim)
-        if family is not None and layout.family != family:
-            raise GalleryError(
-                "items for this gallery", expected=f"family {family}", got=layout.family, fix="use the gallery's model"
-            )
 
     # Reading.
 
@@ -208,29 +200,17 @@ class LocalIndex(Index):
             k = 0 if engine is None else min(k, len(engine))
             if engine is None or layout is None or not k or not len(query):
                 return Matches.none(len(query), k, matcher)
-            require_dim(query, layout)
+            layout.require_dim(query)
             if by == "likelihood":
                 ranking = rank_by_likelihood(query, k, engine=engine, layout=layout, approximate=approximate)
             else:
                 ranking = rank(query, k, engine=engine, layout=layout)
             numbers = ranking.numbers.ravel().tolist()
-            names = self._store.names(numbers)
-            named = np.array([names[number] for number in numbers], object)  # (Q·k, 2)
-            ids, labels = (column.reshape(ranking.numbers.shape) for column in named.T)
+            known = self._store.names(numbers)
+            names = np.array([known[number] for number in numbers], object)  # (Q·k, 2)
             best = layout.unpack(engine.records(ranking.numbers[:, 0]))
-            references = self.references(labels[:, 0].tolist())
-        return Matches(
-            ids,
-            labels,
-            ranking.distances,
-            pair_probabilities(matcher, ranking.distances, ranking.likelihoods),
-            best.uncertainty.double().numpy(),
-            np.array(references),
-            ranking.exact,
-            ranking.candidates,
-            likelihoods=ranking.likelihoods,
-            recall=ranking.recall,
-        )
+            references = self.references(names[::k, 1].tolist())
+        return Matches.from_ranking(ranking, names, best=best, references=references, matcher=matcher)
 
     def __len__(self) -> int:
         with self._turn:
@@ -238,15 +218,15 @@ class LocalIndex(Index):
 
     def ids(self) -> list[str]:
         with self._turn:
-            return list(self._store.ids().values())
+            return self._store.ids()
 
     def sample(self, count: int) -> list[str]:
         ids = self.ids()
-        return [ids[place] for place in np.random.default_rng(0).permutation(len(ids))[:count]]
+        return [ids[position] for position in np.random.default_rng(0).permutation(len(ids))[:count]]
 
     def present(self, ids: Sequence[str]) -> set[str]:
         with self._turn:
-            return self._store.present(ids)
+            return set(self._store.numbers(ids))
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         with self._turn:
@@ -263,18 +243,11 @@ class LocalIndex(Index):
 
     def get(self, ids: Sequence[str]) -> Embedding:
         with self._turn:
-            layout = self._require_items()
+            layout = self._require_items(self._store.layout())
             return layout.unpack(self._store.records(ids, layout.record))
 
     def embedding(self) -> tuple[list[str], Embedding]:
         with self._turn, self._replica.current():
-            layout, engine = self._require_items(), self._replica.engine
-            numbers = engine.numbers() if engine else np.empty(0, np.int64)
-            records = engine.records(numbers) if engine else np.empty(0, layout.record)
-            return list(self._store.ids().values()), layout.unpack(records)
-
-    def _require_items(self) -> Layout:
-        layout = self._store.layout()
-        if layout is None:
-            raise self._no_items()
-        return layout
+            layout, engine = self._require_items(self._replica.layout), self._replica.engine
+            records = engine.records_at(engine.positions()) if engine else np.empty(0, layout.record)
+            return self._store.ids(), layout.unpack(records)

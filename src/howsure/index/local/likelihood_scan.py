@@ -1,4 +1,4 @@
-"""The items that may be among the k most likely, proved, where every belief has one variance.
+"""The items that may be among the k most likely, proved, where every embedding has one variance.
 
 For a query (m, v) and an item of shrunk moments (m~, v~), with t = v + v~, what ranks is
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from howsure.index.local.scan import BATCH, inner_products
+from howsure.index.local.scan import inner_products
 from howsure.index.ranking.keys import FLOAT32
 from howsure.index.ranking.shrunk_keys import ShrunkQuery
 
@@ -47,7 +47,7 @@ def most_likely(query: ShrunkQuery, k: int, old: np.ndarray, new: np.ndarray, *,
 
     No shrunk mean is longer than `largest`.
     """
-    terms = _Terms.of(query, largest)
+    terms = _Terms.from_query(query, largest)
     with np.errstate(over="ignore", invalid="ignore"):  # removed rows are infinitely far
         floor = _floor(terms, np.concatenate([_sample(rows, k, len(query)) for rows in (old, new)]), k)
         # Without a floor, in the smallest galleries, a tangent has no slope.
@@ -58,9 +58,9 @@ def most_likely(query: ShrunkQuery, k: int, old: np.ndarray, new: np.ndarray, *,
     return _best(Contenders(*columns), k)
 
 
-def scores(product: np.ndarray, spread: np.ndarray, *, half: float, variance: float, dim: int) -> np.ndarray:
+def scores(product: np.ndarray, shrunk: np.ndarray, *, half: float, variance: float, dim: int) -> np.ndarray:
     """About s, given row · key and v~ of what was found for a query, and its ½|m|² and v. Not proved."""
-    total = spread + np.float32(variance)
+    total = shrunk + np.float32(variance)
     score = (product - np.float32(half)) / total
     score -= np.float32(0.5 * dim) * np.log(total)
     return np.asarray(score)
@@ -78,25 +78,25 @@ class _Terms:
     dim: int
 
     @classmethod
-    def of(cls, query: ShrunkQuery, largest: float) -> _Terms:
+    def from_query(cls, query: ShrunkQuery, largest: float) -> _Terms:
         half, operations = query.half[:, None], (query.keys.shape[1] + 8) * FLOAT32
         size = 0.5 * (np.sqrt(2 * half) + largest) ** 2
         growth = operations / (1 - operations)
         return cls(query.keys, half, query.variance[:, None], size, growth, query.dim)
 
     def interval(
-        self, product: np.ndarray, spread: np.ndarray, rows: np.ndarray | slice, more: np.ndarray | float = 0.0
+        self, product: np.ndarray, shrunk: np.ndarray, rows: np.ndarray | slice, more: np.ndarray | float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """Between what the scores lie, given row · key and v~ of pairs; the product summed terms of size `more` too."""
-        kind = product.dtype
+        dtype = product.dtype
         half, variance, size = (
-            part.astype(kind) for part in (self.half[rows], self.variance[rows], self.size[rows] + more)
+            part.astype(dtype) for part in (self.half[rows], self.variance[rows], self.size[rows] + more)
         )
-        total = variance + spread
+        total = variance + shrunk
         log = np.log(total)
-        score = (product - half) / total - kind.type(0.5 * self.dim) * log
-        error = kind.type(self.growth) * size / total
-        error += kind.type(16 * FLOAT32) * (np.abs(score) + kind.type(self.dim) * (1 + np.abs(log)))
+        score = (product - half) / total - dtype.type(0.5 * self.dim) * log
+        error = dtype.type(self.growth) * size / total
+        error += dtype.type(16 * FLOAT32) * (np.abs(score) + dtype.type(self.dim) * (1 + np.abs(log)))
         return score - error, score + error
 
 
@@ -129,37 +129,27 @@ def _scored(terms: _Terms, rows: np.ndarray, floor: np.ndarray, *, start: int) -
 def _dropped_by_sign(terms: _Terms, rows: np.ndarray, floor: np.ndarray) -> Contenders:
     keys, column, step = terms.keys.copy(), terms.dim + 1, _step(terms)
     firsts = np.arange(0, len(rows), step)
-    least, most = (
-        rows[places, column + 1].astype(np.float64) for places in (firsts, np.append(firsts[1:], len(rows)) - 1)
-    )
+    least, most = (rows[ends, column + 1].astype(np.float64) for ends in (firsts, np.append(firsts[1:], len(rows)) - 1))
     # One column for each chunk, (Q, C).
     middle = terms.variance + 0.5 * (least + most)
     slope = floor + 0.5 * terms.dim * (1 + np.log(middle))
     constant = 0.5 * terms.dim * middle - slope * terms.variance - terms.half
     more = np.abs(constant) + np.abs(slope) * most
     tilt = np.stack([constant + terms.growth * (terms.size + more), -slope], 2).astype(np.float32)
-    few, hits = len(keys) < BATCH, []  # the products of a few queries fit into memory, and are looked at all at once
-    room = np.empty((len(keys), len(rows) if few else min(step, len(rows))), np.float32)
+    hits, room = [], np.empty((len(keys), min(step, len(rows))), np.float32)
     for chunk, first in enumerate(firsts.tolist()):
         part = rows[first : first + step]
         keys[:, column : column + 2] = tilt[:, chunk]
-        product = room[:, first : first + step] if few else room[:, : len(part)]
-        inner_products(keys, part, product)
-        if not few:
-            hits.append(_not_negative(product, first))
-    query, row, product = _not_negative(room, 0) if few else (np.concatenate(part) for part in zip(*hits, strict=True))
-    tilted, spread = tilt[query, row // step].astype(np.float64), rows[row, column + 1].astype(np.float64)
-    bare = product - tilted[:, 0] - tilted[:, 1] * spread
-    low, high = terms.interval(bare[:, None], spread[:, None], query, more[query, row // step, None])
+        product = inner_products(keys, part, room[:, : len(part)])
+        values = product.ravel()
+        hit = np.flatnonzero(values >= 0)
+        query, row = np.divmod(hit, len(part))
+        hits.append((query, first + row, values[hit]))
+    query, row, product = (np.concatenate(part) for part in zip(*hits, strict=True))
+    tilted, shrunk = tilt[query, row // step].astype(np.float64), rows[row, column + 1].astype(np.float64)
+    bare = product - tilted[:, 0] - tilted[:, 1] * shrunk
+    low, high = terms.interval(bare[:, None], shrunk[:, None], query, more[query, row // step, None])
     return Contenders(query, row, low[:, 0], high[:, 0])
-
-
-def _not_negative(product: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Query, row and value of each product (Q, C) that is not, where rows are counted from the first."""
-    values = product.ravel()
-    hit = np.flatnonzero(values >= 0)
-    query, row = np.divmod(hit, product.shape[1])
-    return query, first + row, values[hit]
 
 
 def _best(pairs: Contenders, k: int) -> Contenders:

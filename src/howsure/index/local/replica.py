@@ -11,7 +11,7 @@ import numpy as np
 from howsure.errors import GalleryError
 from howsure.index.layout import Layout
 from howsure.index.local.engine import EmbeddedEngine
-from howsure.index.local.ivf_tuning import make_lists
+from howsure.index.local.ivf_tuning import make_ivf
 from howsure.index.local.snapshot import SnapshotError
 from howsure.index.local.store import Change, Store
 from howsure.index.ranking.keys import item_keys
@@ -102,10 +102,10 @@ class Replica:
             self.engine = None
             raise
 
-    def make_lists(self) -> None:
-        """Make inverted lists for the snapshot, where it is large enough."""
+    def make_ivf(self) -> None:
+        """Make an IVF for the snapshot, where it is large enough."""
         if self.engine and self.layout:
-            make_lists(self.engine, self.layout)
+            make_ivf(self.engine, self.layout)
 
     def apply(self, change: Change, keys: np.ndarray | None = None, records: np.ndarray | None = None) -> None:
         """Take in a change that this process has just made."""
@@ -129,7 +129,7 @@ class Replica:
             return
         try:
             self.engine.persist(self.time)
-            self.make_lists()
+            self.make_ivf()
         except (OSError, SnapshotError) as error:
             raise GalleryError(
                 f"snapshot in {self._directory}",

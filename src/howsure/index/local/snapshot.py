@@ -3,7 +3,7 @@
     gallery/snapshot.json                      manifest: file, checksum, bytes, count, sequence, gallery, prior, and
                                                what is typical where shrunk rows are weighted
     gallery/snapshot-0000000000000042.bin      numbers, keys and records, one after the other; with a prior, before the
-                                               records, shrunk rows sorted by variance and the place of each
+                                               records, shrunk rows sorted by variance and the position of each
 
 Both are written under another name, flushed, then renamed, the manifest last. So a manifest always names a whole file,
 and a crash leaves the old pair or the new one. What is lost or damaged is found by its checksum.
@@ -41,7 +41,7 @@ class Snapshot:
     numbers: np.ndarray  # (N,) int64, ascending
     keys: np.ndarray  # (N, K) float32
     shrunk: np.ndarray  # (N, W) float32; W = 0 without a prior
-    order: np.ndarray  # (N,) int32: the place among the numbers of each shrunk row; (0,) without a prior
+    order: np.ndarray  # (N,) int32: the position among the numbers of each shrunk row; (0,) without a prior
     records: np.ndarray  # (N,) packed moments
 
 
@@ -57,7 +57,12 @@ def write_snapshot(directory: Path, manifest: dict[str, Any], sections: Iterable
                 size += file.write(data)
         publish(file, directory / name)
     write_manifest(directory / MANIFEST, {**manifest, "file": name, "bytes": size, "checksum": checksum})
-    for old in directory.glob("snapshot-*.bin*"):
+    drop_others(directory, "snapshot-*.bin*", name)
+
+
+def drop_others(directory: Path, pattern: str, name: str) -> None:
+    """Delete the files of this pattern but for the named one."""
+    for old in directory.glob(pattern):
         if old.name != name:
             old.unlink(missing_ok=True)
 
@@ -86,7 +91,7 @@ def read_snapshot(
         raise SnapshotError("it was made with another prior")
     path, count = directory / manifest["file"], manifest["count"]
     typical = manifest.get("typical")
-    # Kind and number of the rows in each section.
+    # Type and number of the rows in each section.
     sections: list[tuple[np.dtype[Any], int]] = [
         (np.dtype("<i8"), count),
         (np.dtype(("<f4", (width,))), count),
@@ -94,11 +99,11 @@ def read_snapshot(
         (np.dtype("<i4"), count if prior else 0),
         (record, count),
     ]
-    sizes = [kind.itemsize * rows for kind, rows in sections]
+    sizes = [dtype.itemsize * rows for dtype, rows in sections]
     try:
         if path.stat().st_size != sum(sizes) or manifest["bytes"] != sum(sizes):
             raise SnapshotError(f"expected {sum(sizes)} bytes, got {path.stat().st_size}")
-        if checksum_of(path) != manifest["checksum"]:
+        if _checksum(path) != manifest["checksum"]:
             raise SnapshotError("checksum mismatch")
         starts = np.cumsum([0, *sizes]).tolist()
         parts = [_map(path, *section, start) for section, start in zip(sections, starts, strict=False)]
@@ -121,14 +126,14 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     return dict(manifest)
 
 
-def _map(path: Path, kind: np.dtype[Any], count: int, start: int) -> np.ndarray:
+def _map(path: Path, dtype: np.dtype[Any], count: int, start: int) -> np.ndarray:
     # An empty range cannot be mapped. A plain view of the map is quicker to index than the map itself.
-    shape = (count, *kind.shape)
-    empty = count * kind.itemsize == 0
-    return np.empty(shape, kind.base) if empty else np.asarray(np.memmap(path, kind.base, "c", start, shape))
+    shape = (count, *dtype.shape)
+    empty = count * dtype.itemsize == 0
+    return np.empty(shape, dtype.base) if empty else np.asarray(np.memmap(path, dtype.base, "c", start, shape))
 
 
-def checksum_of(path: Path) -> int:
+def _checksum(path: Path) -> int:
     """CRC-32 of a file."""
     checksum = 0
     with path.open("rb") as file:
@@ -145,5 +150,5 @@ def publish(file: BinaryIO, path: Path) -> None:
     """Give a file its name once its bytes are safe, and make the name safe too."""
     file.flush()
     os.fsync(file.fileno())
-    Path(file.name).rename(path)
+    Path(file.name).replace(path)
     sync_folder(path.parent)

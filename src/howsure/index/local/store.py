@@ -57,13 +57,13 @@ class Change:
 
 
 @contextmanager
-def said_plainly(path: Path) -> Iterator[None]:
+def gallery_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield
     except sqlite3.Error as error:
-        kind = getattr(error, "sqlite_errorname", "")
-        fix = next((fix for prefix, fix in _FIXES.items() if kind.startswith(prefix)), "close and open it again")
+        name = getattr(error, "sqlite_errorname", "")
+        fix = next((fix for prefix, fix in _FIXES.items() if name.startswith(prefix)), "close and open it again")
         raise GalleryError(f"gallery {path}", expected="a usable SQLite file", got=str(error), fix=fix) from error
 
 
@@ -72,10 +72,8 @@ class Store:
 
     def __init__(self, directory: Path, *, write: bool):
         self.path = directory / FILE
-        self._named: dict[int, tuple[str, str | None]] = {}
-        self._alone = write
-        self._time: int | None = None  # nobody else moves the clock of a writer, so it is read once
-        with said_plainly(self.path):
+        self._names: dict[int, tuple[str, str | None]] = {}
+        with gallery_errors(self.path):
             # One connection for all threads: the index lets one in at a time.
             uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'ro'}"
             self._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10)
@@ -91,7 +89,7 @@ class Store:
 
     def exists(self) -> bool:
         """Whether the file holds a gallery; an error if it is one of a later version."""
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
                 return False
         if (schema := self.note("schema")) != SCHEMA:
@@ -103,13 +101,13 @@ class Store:
             )
         return True
 
-    def create(self, family: str | None, about: Mapping[str, Any]) -> None:
+    def create(self, about: Mapping[str, Any]) -> None:
         """Lay out an empty gallery."""
         with self._writing():
             for statement in _TABLES:
                 self._db.execute(statement)
-            notes = {"schema": SCHEMA, "gallery": uuid.uuid4().hex, "time": 0, "horizon": 0, "family": family}
-            self._note({**notes, "about": dict(about), "layout": None, "writer": None})
+            notes = {"schema": SCHEMA, "gallery": uuid.uuid4().hex, "time": 0, "horizon": 0, "family": None}
+            self._write_notes({**notes, "about": dict(about), "layout": None, "writer": None})
 
     def note(self, name: str) -> Any:
         """One value of what is known of the gallery as a whole."""
@@ -124,34 +122,29 @@ class Store:
         return [json.loads(found[name]) for name in names]
 
     def time(self) -> int:
-        """The note of the time, which every search asks for, inside `reading`."""
-        if self._time is not None:
-            return self._time
+        """The note of the time alone, which every search asks for, inside `reading`."""
         row = self._db.execute("SELECT value FROM meta WHERE name = 'time'").fetchone()
-        time = int(row[0]) if row else -1  # `notes` says what is wrong then
-        self._time = time if self._alone else None
-        return time
+        return int(row[0]) if row else -1  # `notes` says what is wrong then
 
-    def take_note(self, **notes: Any) -> None:
+    def write_notes(self, **notes: Any) -> None:
         """Set such values, durably."""
         with self._writing():
-            self._note(notes)
+            self._write_notes(notes)
 
-    def _note(self, notes: Mapping[str, Any]) -> None:
+    def _write_notes(self, notes: Mapping[str, Any]) -> None:
         rows = [(name, json.dumps(value)) for name, value in notes.items()]
         self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
     def prior(self) -> Prior | None:
         """The prior over identities that a search by likelihood uses; None if there is none."""
-        for _, value in self._select("SELECT name, value FROM meta WHERE name IN", ["prior"]):
-            return Prior.from_json(json.loads(value))
-        return None
+        found = dict(self._select("SELECT name, value FROM meta WHERE name IN", ["prior"]))
+        return Prior.from_json(json.loads(found["prior"])) if found else None
 
     def set_prior(self, prior: Prior) -> int:
         """Replace it. The clock moves, so that everybody notices; the time after it."""
         with self._writing():
             time = int(self.note("time")) + 1
-            self._note({"prior": prior.to_json(), "time": time})
+            self._write_notes({"prior": prior.to_json(), "time": time})
         return time
 
     def layout(self) -> Layout | None:
@@ -164,7 +157,7 @@ class Store:
     def add(self, items: Sequence[Item], records: np.ndarray, layout: Layout) -> Change:
         """Insert items, in place of those with the same ids."""
         with self._writing():
-            old = np.fromiter(self._numbers([item.id for item in items]).values(), np.int64)
+            old = np.fromiter(self.numbers([item.id for item in items]).values(), np.int64)
             start = self.note("time") + 1
             numbers = np.arange(start, start + len(items))
             time = start + len(items)
@@ -174,16 +167,16 @@ class Store:
                 "INSERT INTO items VALUES (?, ?, ?, ?, ?)",
                 ((n, item.id, item.label, json.dumps(dict(item.metadata)), row.tobytes()) for n, item, row in rows),
             )
-            self._note({"time": time, "layout": layout.to_json()})
+            self._write_notes({"time": time, "layout": layout.to_json()})
         return Change(numbers, old, time)
 
     def remove(self, ids: Sequence[str]) -> Change:
         """Delete items; all of them must be there."""
         with self._writing():
-            old = np.fromiter(self.numbers(ids).values(), np.int64)
+            old = np.array([number for (number,) in self._columns(ids, "number")], np.int64)
             time = self.note("time") + 1
             self._bury(old, time)
-            self._note({"time": time})
+            self._write_notes({"time": time})
         return Change(np.empty(0, np.int64), old, time)
 
     def _bury(self, numbers: np.ndarray, time: int) -> None:
@@ -195,13 +188,13 @@ class Store:
         """Drop the tombstones that a snapshot of this time makes needless."""
         with self._writing():
             self._db.execute("DELETE FROM removed WHERE time <= ?", (time,))
-            self._note({"horizon": time})
+            self._write_notes({"horizon": time})
 
     # Reading.
 
     def added_since(self, time: int, record: np.dtype[Any]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Numbers and records of the items that came later, in chunks."""
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             cursor = self._db.execute("SELECT number, moments FROM items WHERE number > ? ORDER BY number", (time,))
             while rows := cursor.fetchmany(ROWS):
                 numbers, moments = zip(*rows, strict=True)
@@ -209,74 +202,59 @@ class Store:
 
     def removed_since(self, time: int) -> np.ndarray:
         """Numbers of the items that went later."""
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             rows = self._db.execute("SELECT number FROM removed WHERE time > ?", (time,)).fetchall()
         return np.array([number for (number,) in rows], np.int64)
 
     def numbers(self, ids: Sequence[str]) -> dict[str, int]:
-        """The number of each id; an error that names those that are not here."""
-        return {identity: number for identity, (number,) in self._of(ids, "number").items()}
+        """The number of each of these ids that there is an item of."""
+        return dict(self._select("SELECT id, number FROM items WHERE id IN", ids))
 
-    def _of(self, ids: Sequence[str], columns: str) -> dict[str, list[Any]]:
-        """Some columns of each of these items; the same error."""
-        rows = self._select(f"SELECT id, {columns} FROM items WHERE id IN", ids)
+    def _columns(self, ids: Sequence[str], names: str) -> list[Any]:
+        """Some columns of each of these items; an error that names the ids that are not here."""
+        rows = self._select(f"SELECT id, {names} FROM items WHERE id IN", ids)
         found = {identity: values for identity, *values in rows}
         require_present(ids, found)
-        return found
+        return [found[identity] for identity in ids]
 
-    def _numbers(self, ids: Iterable[str]) -> dict[str, int]:
-        return dict(self._select("SELECT id, number FROM items WHERE id IN", list(ids)))
-
-    def contains(self, identity: str) -> bool:
-        """Whether there is an item of this id."""
-        return bool(self._numbers([identity]))
-
-    def present(self, ids: Iterable[str]) -> set[str]:
-        """Those of these ids that there is an item of."""
-        return set(self._numbers(ids))
-
-    def ids(self) -> dict[int, str]:
-        """The id of each number, of all items, in order."""
-        with said_plainly(self.path):
-            return dict(self._db.execute("SELECT number, id FROM items ORDER BY number"))
+    def ids(self) -> list[str]:
+        """The ids of all items, in order."""
+        with gallery_errors(self.path):
+            return [identity for (identity,) in self._db.execute("SELECT id FROM items ORDER BY number")]
 
     def names(self, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
         """Id and label of at least these numbers. A number never changes either, so most are remembered."""
-        if len(self._named) > REMEMBERED:
-            self._named = {}
-        missing = {number for number in numbers if number not in self._named}
-        if missing:
+        if len(self._names) > REMEMBERED:
+            self._names = {}
+        if missing := {number for number in numbers if number not in self._names}:
             rows = self._select("SELECT number, id, label FROM items WHERE number IN", list(missing))
-            self._named.update({number: (identity, label) for number, identity, label in rows})
-        return self._named
+            self._names |= {number: (identity, label) for number, identity, label in rows}
+        return self._names
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         """What is known of these items."""
-        found = self._of(ids, "label, metadata")
-        notes = {identity: Item(identity, label, json.loads(text)) for identity, (label, text) in found.items()}
-        return [notes[identity] for identity in ids]
+        rows = zip(ids, self._columns(ids, "label, metadata"), strict=True)
+        return [Item(identity, label, json.loads(metadata)) for identity, (label, metadata) in rows]
 
     def labels(self, ids: Sequence[str]) -> list[str | None]:
         """Their labels alone."""
-        found = self._of(ids, "label")
-        return [found[identity][0] for identity in ids]
+        return [label for (label,) in self._columns(ids, "label")]
 
     def records(self, ids: Sequence[str], record: np.dtype[Any]) -> np.ndarray:
         """The packed moments of these items."""
-        found = self._of(ids, "moments")
-        return np.frombuffer(b"".join(found[identity][0] for identity in ids), record)
+        return np.frombuffer(b"".join(moments for (moments,) in self._columns(ids, "moments")), record)
 
     def references(self, label: str) -> int:
         """How many items carry this label."""
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             return int(self._db.execute("SELECT count(*) FROM items WHERE label = ?", [label]).fetchone()[0])
 
     def __len__(self) -> int:
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             return int(self._db.execute("SELECT count(*) FROM items").fetchone()[0])
 
     def _select(self, statement: str, values: Sequence[Any]) -> Iterator[Any]:
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             for start in range(0, len(values), CHUNK):
                 part = list(values[start : start + CHUNK])
                 yield from self._db.execute(f"{statement} ({','.join('?' * len(part))})", part)
@@ -286,7 +264,7 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """One state of the gallery for all that is read inside, whatever others write meanwhile."""
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             self._db.execute("BEGIN")
             try:
                 yield
@@ -295,8 +273,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        self._time = None
-        with said_plainly(self.path):
+        with gallery_errors(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from howsure.embeddings import Embedding
 from howsure.index.layout import Layout
-from howsure.index.ranking.candidates import Finder
 from howsure.index.ranking.keys import query_keys, scan_ceiling
 from howsure.index.ranking.pairwise import PairMoments, distances
 
@@ -18,8 +18,30 @@ WIDEN = 4
 QUERIES = 256  # scanned together
 VALUES = 1 << 17  # compared together: few enough to stay in the cache
 
-Cost = Callable[[PairMoments, PairMoments], np.ndarray]  # of an item of one with that of the other: small = near
+Cost = Callable[[PairMoments, PairMoments], np.ndarray]  # of row with row, (N,): small = near
 Records = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Items worth an exact comparison, for each of Q queries.
+
+    `reach` is the engine's promise: an item that is not among them was scanned at a squared key distance of at least
+    this. It is infinite if all items are among them, and minus infinity if the engine cannot promise anything.
+    """
+
+    numbers: np.ndarray  # (Q, c) int64 item numbers; -1 where there is none
+    reach: np.ndarray  # (Q,) float64
+
+
+class Finder(Protocol):
+    """Knows candidates and their moments by item number. Numbers only grow: a later item has a larger number."""
+
+    def candidates(self, keys: np.ndarray, count: int) -> Candidates:
+        """At least `count` items near each query key, or all items."""
+
+    def records(self, numbers: np.ndarray) -> np.ndarray:
+        """The packed moments of items that are held, in this order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +62,6 @@ def rank(query: Embedding, k: int, *, engine: Finder, layout: Layout) -> Ranking
     Let t be the k-th exact distance² among the candidates. The scan reported every other item at `reach` or farther. If
     no item within t can be reported that far (`scan_ceiling`), then none of the others belongs among the k nearest.
     """
-    if len(query) <= QUERIES:
-        return _rank_block(query, k, engine, layout)
     parts = [_rank_block(query[start : start + QUERIES], k, engine, layout) for start in range(0, len(query), QUERIES)]
     return Ranking(
         np.concatenate([part.numbers for part in parts]),
@@ -53,13 +73,12 @@ def rank(query: Embedding, k: int, *, engine: Finder, layout: Layout) -> Ranking
 
 def _rank_block(query: Embedding, k: int, engine: Finder, layout: Layout) -> Ranking:
     keys, constant = query_keys(query, layout.draws)
-    moments = PairMoments.of(query.by_draw())
+    moments = PairMoments.from_draws(query.by_draw())
     numbers, nearest = np.empty((len(query), k), np.int64), np.empty((len(query), k))
     waiting, count, most, exact = np.arange(len(query)), k + SLACK, 0, True
     while len(waiting):
         found = engine.candidates(keys[waiting], count)
-        asked = moments if len(waiting) == len(query) else moments[waiting]
-        (exactly,) = costs(asked, found.numbers, distances, records=engine.records, layout=layout)
+        (exactly,) = costs(moments[waiting], found.numbers, distances, records=engine.records, layout=layout)
         best = np.arange(len(waiting))[:, None], np.lexsort((found.numbers, exactly))[:, :k]
         numbers[waiting], nearest[waiting] = found.numbers[best], exactly[best]
         most = max(most, found.numbers.shape[1])
@@ -77,34 +96,16 @@ def costs(query: PairMoments, found: np.ndarray, *each: Cost, records: Records, 
 
     `records` gives the packed moments of what was found.
     """
-    count, width = found.shape
     step = max(1, VALUES // layout.dim)
-    if width <= step and found.min(initial=0) >= 0:
-        return _dense_costs(query, found, *each, records=records, layout=layout)
-    flat, owner = found.ravel(), np.repeat(np.arange(count), width)
+    if len(found) == 1 and found.size <= step and found.min(initial=0) >= 0:  # where every microsecond counts
+        gallery = PairMoments.from_records(records(found[0]), layout)
+        return [cost(query, gallery)[None] for cost in each]
+    flat, owner = found.ravel(), np.repeat(np.arange(len(found)), found.shape[1])
     pairs = np.flatnonzero(flat >= 0)
     values = [np.full(found.size, np.inf) for _ in each]
     for start in range(0, len(pairs), step):
         part = pairs[start : start + step]
-        asked, gallery = query[owner[part]], PairMoments.read(records(flat[part]), layout)
+        queries, gallery = query[owner[part]], PairMoments.from_records(records(flat[part]), layout)
         for value, cost in zip(values, each, strict=True):
-            value[part] = cost(asked, gallery)
+            value[part] = cost(queries, gallery)
     return [value.reshape(found.shape) for value in values]
-
-
-def _dense_costs(
-    query: PairMoments, found: np.ndarray, *each: Cost, records: Records, layout: Layout
-) -> list[np.ndarray]:
-    """The same where nothing is -1: what is known of a query is worked out once."""
-    count, width = found.shape
-    if count == 1:  # the usual search, where every microsecond counts
-        gallery = PairMoments.read(records(found[0]), layout)
-        return [cost(query, gallery)[None] for cost in each]
-    step = max(1, VALUES // max(1, width * layout.dim))
-    parts = []
-    for start in range(0, count, step):
-        part = found[start : start + step]
-        asked = query[start : start + step].shaped(len(part), 1)
-        gallery = PairMoments.read(records(part.ravel()), layout).shaped(*part.shape)
-        parts.append([cost(asked, gallery) for cost in each])
-    return [np.concatenate(values) for values in zip(*parts, strict=True)]

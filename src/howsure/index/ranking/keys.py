@@ -1,4 +1,4 @@
-"""Belief -> vector: the expected squared distance as plain L2 in S·D + 1 dimensions, for every family.
+"""Embedding -> vector: the expected squared distance as plain L2 in S·D + 1 dimensions, for every family.
 
 With S draws of means m_s and uncertainties u_s, and the query's m'_s and u'_s,
 
@@ -6,8 +6,8 @@ With S draws of means m_s and uncertainties u_s, and the query's m'_s and u'_s,
     key  = [m_1/√S, ..., m_S/√S, √(mean_s u_s)]           of an item
     key' = [m'_1/√S, ..., m'_S/√S, 0]                     of a query,    constant' = mean_s u'_s
 
-A query with one draw meets all S. A gallery with one draw meets the query's total mean, and the spread of the query's
-draws joins its constant. Keys end in zeros up to a multiple of 4, which scans are quicker at.
+A query with one draw meets all S. A gallery with one draw meets the query's total mean, and the variance between the
+query's draws joins its constant. Keys end in zeros up to a multiple of 4, which scans are quicker at.
 """
 
 from __future__ import annotations
@@ -70,11 +70,17 @@ def _moments(draws: Sequence[Embedding]) -> tuple[list[np.ndarray], np.ndarray]:
     return [draw.mean.numpy() for draw in draws], uncertainty
 
 
+def scaled_draws(means: Sequence[np.ndarray], width: int) -> np.ndarray:
+    """[m_1/√S, ..., m_S/√S, 0, ...], (N, width) float64."""
+    rows = np.zeros((len(means[0]), width))
+    columns = np.concatenate(means, 1)
+    rows[:, : columns.shape[1]] = columns / len(means) ** 0.5
+    return rows
+
+
 def _key(embedding: Embedding, means: list[np.ndarray], root: np.ndarray) -> np.ndarray:
-    draws, (count, dim) = len(means), means[0].shape
-    keys = np.zeros((count, key_width(draws, dim)))
-    for place, mean in enumerate(means):
-        keys[:, place * dim : (place + 1) * dim] = mean / draws**0.5
+    draws, dim = len(means), means[0].shape[1]
+    keys = scaled_draws(means, key_width(draws, dim))
     keys[:, draws * dim] = root
     largest = np.abs(keys).max(initial=0)
     if not largest <= LARGEST:  # so that NaN is refused too

@@ -1,8 +1,7 @@
-"""Exact comparisons of a few pairs, in float64: what `rms_distance` and `log_likelihood_ratio` say, in numpy.
+"""Exact comparisons of a few pairs, in float64: `rms_distance` and `log_likelihood_ratio` in numpy.
 
 A search compares some dozens of pairs for a query. There the arithmetic takes less time than it takes torch to start
-each operation, so these work on plain arrays, and once for all dimensions where an item has one variance. The axes of
-items broadcast: queries (Q, 1) meet c items each, (Q, c).
+each operation, so these work on plain arrays, and once for all dimensions where an item has one variance.
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.index.layout import Layout
 from howsure.prior import Prior
 
-# Mean and variance of families that hold them as they are, or nearly. The way through torch is there for all, but takes
-# longer than the comparison that follows it.
-_HELD: Mapping[str, Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]] = {
-    "gaussian": lambda fields: (fields["location"], np.square(fields["scale"])),
-    "point": lambda fields: (fields["location"], np.zeros((len(fields["location"]), 1))),
+# Mean and variance in the records of families that hold them. Torch can read all families, but takes longer than the
+# comparison that follows.
+_READ: Mapping[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
+    "gaussian": lambda records: (records["location"].astype(float), np.square(records["scale"].astype(float))),
+    "point": lambda records: (records["location"].astype(float), np.zeros((len(records), 1))),
 }
 
 
@@ -36,39 +34,23 @@ class PairMoments:
     variances: tuple[np.ndarray, ...]  # (N, D) each, or (N, 1) where a family has one for all dimensions
 
     @classmethod
-    def of(cls, draws: Sequence[Embedding]) -> PairMoments:
-        """From the draws of an embedding."""
-        if len(draws) == 1 and draws[0].family in _HELD:
-            tensors = draws[0].tensors()
-            fields = {name: tensor.numpy(force=True).astype(np.float64) for name, tensor in tensors.items()}
-            return cls._held(draws[0].family, fields)
-        draws = [draw.detach().to("cpu", torch.float64) for draw in draws]
+    def from_draws(cls, draws: Sequence[Embedding]) -> PairMoments:
+        """From the draws of an embedding in float64, on the CPU."""
         return cls(tuple(draw.mean.numpy() for draw in draws), tuple(_once(draw.variance.numpy()) for draw in draws))
 
     @classmethod
-    def read(cls, records: np.ndarray, layout: Layout) -> PairMoments:
+    def from_records(cls, records: np.ndarray, layout: Layout) -> PairMoments:
         """From packed records."""
-        if layout.family not in _HELD:
-            return cls.of(layout.unpack(records, np.float64).by_draw())
-        return cls._held(layout.family, {name: records[name].astype(np.float64) for name in layout.shapes})
-
-    @classmethod
-    def _held(cls, family: str, fields: Mapping[str, np.ndarray]) -> PairMoments:
-        mean, variance = _HELD[family](fields)
-        return cls((mean,), (variance,))
+        if layout.family in _READ:
+            mean, variance = _READ[layout.family](records)
+            return cls((mean,), (variance,))
+        return cls.from_draws(layout.unpack(records, np.float64).by_draw())
 
     def __len__(self) -> int:
         return len(self.means[0])
 
-    def shaped(self, *shape: int) -> PairMoments:
-        """The same items in rows of rows."""
-        return self._each(lambda part: part.reshape(*shape, part.shape[-1]))
-
     def __getitem__(self, rows: np.ndarray | slice) -> PairMoments:
-        return self._each(lambda part: part[rows])
-
-    def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> PairMoments:
-        return PairMoments(tuple(map(function, self.means)), tuple(map(function, self.variances)))
+        return PairMoments(tuple(part[rows] for part in self.means), tuple(part[rows] for part in self.variances))
 
 
 def distances(query: PairMoments, gallery: PairMoments) -> np.ndarray:
@@ -89,7 +71,7 @@ def log_likelihood_ratios(query: PairMoments, gallery: PairMoments, prior: Prior
         alone, total = between + v, v + weight * variance
         if not total.min(initial=1) > 0:
             raise InputError(
-                "mutual likelihood", expected="beliefs with some variance", got="two points", fix="use rms_distance"
+                "mutual likelihood", expected="embeddings with some variance", got="two points", fix="use rms_distance"
             )
         apart, shrunk = m - centre, mean - centre
         shrunk *= weight
@@ -127,5 +109,5 @@ def _aligned(
 
 
 def _once(variance: np.ndarray) -> np.ndarray:
-    # A family with one variance repeats it without memory: its columns are one and the same.
-    return variance[:, :1] if variance.strides[1] == 0 else variance
+    # A family with one variance repeats it without memory: its columns are one and the same. Points have none.
+    return variance[:, :1] if variance.strides[1] == 0 or not variance.any() else variance

@@ -1,4 +1,4 @@
-"""Belief -> vector, for a search by likelihood: the mean that a prior over identities leaves of an item.
+"""Embedding -> vector, for a search by likelihood: the mean that a prior over identities leaves of an item.
 
 With S draws of shrunk means m~_s, counted from the centre of the prior, and the query's means m_s,
 
@@ -11,7 +11,6 @@ has one for all dimensions, and -1 for any other. Rows end in zeros up to a mult
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ import torch
 
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
-from howsure.index.ranking.keys import LARGEST, matching_draws
+from howsure.index.ranking.keys import LARGEST, matching_draws, scaled_draws
 from howsure.index.ranking.pairwise import PairMoments, squared_lengths
 from howsure.prior import Prior
 
@@ -38,14 +37,15 @@ def shrunk_rows(embedding: Embedding, prior: Prior) -> np.ndarray:
     array([[2. , 4. , 1. , 0.5]], dtype=float32)
     """
     shrunk = prior.shrink(embedding.map(lambda tensor: tensor.detach().to("cpu", torch.float64)))
-    moments, draws = PairMoments.of(shrunk.by_draw()), len(shrunk.by_draw())
-    rows = _rows([mean - prior.arrays[0] for mean in moments.means], draws)
+    moments, draws = PairMoments.from_draws(shrunk.by_draw()), len(shrunk.by_draw())
+    rows = scaled_draws([mean - prior.arrays[0] for mean in moments.means], shrunk_width(draws, prior.dim))
     return _completed(rows, draws * prior.dim, _one_variance(moments))
 
 
 def rows_of(means: np.ndarray) -> np.ndarray:
     """The row that an item at each of these means, (N, S·D), would have, were it without variance."""
-    return _completed(_rows([means], 1), means.shape[1], np.zeros(len(means)))
+    dim = means.shape[1]
+    return _completed(scaled_draws([means], shrunk_width(1, dim)), dim, np.zeros(len(means)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,18 +55,16 @@ class ShrunkQuery:
     keys: np.ndarray  # (Q, shrunk width) float32
     half: np.ndarray  # (Q,) float64: ½|m|²
     variance: np.ndarray  # (Q,) float64: of a query that has one for all dimensions; -1 for any other
-    spread: np.ndarray  # (Q, D) or (Q, 1) float64: the variance of each dimension, in the first draw
+    variances: np.ndarray  # (Q, D) or (Q, 1) float64: of each dimension, in the first draw
     dim: int
 
     @classmethod
-    def of(cls, query: Embedding, prior: Prior, draws: int, moments: PairMoments | None = None) -> ShrunkQuery:
-        """From a query, and its moments where they are known, for a gallery of `draws` draws.
-
-        A query is not shrunk.
-        """
+    def from_query(cls, query: Embedding, prior: Prior, draws: int) -> ShrunkQuery:
+        """For a gallery of `draws` draws. A query is not shrunk."""
         single, centre = len(query.by_draw()) == 1, prior.arrays[0]
-        parts = moments if moments is not None and single else PairMoments.of(matching_draws(query, draws))
-        keys = _rows([mean - centre for mean in parts.means] * (draws // len(parts.means)), draws)
+        parts = PairMoments.from_draws(matching_draws(query, draws))
+        means = [mean - centre for mean in parts.means] * (draws // len(parts.means))
+        keys = scaled_draws(means, shrunk_width(draws, len(centre)))
         half = 0.5 * squared_lengths(keys)
         largest = (2 * float(half.max(initial=0))) ** 0.5  # or less
         if not largest <= LARGEST:  # so that NaN is refused too
@@ -77,24 +75,11 @@ class ShrunkQuery:
         variance = _one_variance(parts) if single else np.full(len(query), -1.0)
         return cls(keys.astype(np.float32), half, variance, parts.variances[0], len(centre))
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The least and the largest variance; of no query, infinity and 0."""
-        return float(self.variance.min(initial=np.inf)), float(self.variance.max(initial=0))
-
     def __getitem__(self, rows: slice | np.ndarray) -> ShrunkQuery:
-        return ShrunkQuery(self.keys[rows], self.half[rows], self.variance[rows], self.spread[rows], self.dim)
+        return ShrunkQuery(self.keys[rows], self.half[rows], self.variance[rows], self.variances[rows], self.dim)
 
     def __len__(self) -> int:
         return len(self.half)
-
-
-def _rows(means: Sequence[np.ndarray], draws: int) -> np.ndarray:
-    count, dim = means[0].shape
-    rows = np.zeros((count, shrunk_width(draws, dim)))
-    for place, mean in enumerate(means):
-        rows[:, place * dim : (place + 1) * dim] = mean if draws == 1 else mean / draws**0.5
-    return rows
 
 
 def _completed(rows: np.ndarray, end: int, variance: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Belief -> vector, for a search by likelihood where dimensions have variances of their own.
+"""Embedding -> vector, for a search by likelihood where dimensions have variances of their own.
 
 With a query (m, v), the shrunk moments (m~, v~) of an item, both counted from the centre of the prior, what ranks is
 
@@ -42,15 +42,15 @@ def weighted_width(dim: int) -> int:
 class Typical:
     """Variances in the middle of a gallery's, dimension by dimension."""
 
-    query: np.ndarray  # (D,): of a belief
+    query: np.ndarray  # (D,): of an embedding
     item: np.ndarray  # (D,): of a shrunk one
 
     @classmethod
-    def of(cls, embedding: Embedding, prior: Prior) -> Typical:
+    def fit(cls, embedding: Embedding, prior: Prior) -> Typical:
         """Geometric means. Queries are taken to be like the items."""
         embedding = embedding.to("cpu", torch.float64)
         least = LEAST * prior.between
-        raw, shrunk = (torch.maximum(belief.variance, least) for belief in (embedding, prior.shrink(embedding)))
+        raw, shrunk = (torch.maximum(part.variance, least) for part in (embedding, prior.shrink(embedding)))
         return cls(*(part.log().mean(0).exp().numpy() for part in (raw, shrunk)))
 
     def rows(self, embedding: Embedding, prior: Prior) -> np.ndarray:
@@ -62,7 +62,7 @@ class Typical:
     def keys(self, query: ShrunkQuery) -> np.ndarray:
         """(Q, weighted width) float32."""
         mean = query.keys[:, : query.dim]
-        weight = (self.query + self.item) / (query.spread + self.item)
+        weight = (self.query + self.item) / (query.variances + self.item)
         return _filled(-0.5 * weight * np.square(mean), weight * mean, -0.5 * weight, np.full((len(query), 1), 0.5))
 
     def means(self, rows: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ class Completeness:
         """What is known of the gallery at this moment."""
         notes = self._server.notes()
         if notes is None:
-            raise GalleryError(f"gallery {self._server.place}", expected="a gallery", got="none any more")
+            raise GalleryError(f"gallery {self._server.url}", expected="a gallery", got="none any more")
         return notes
 
     def again(self, read: Callable[[dict[str, Any]], T]) -> T:
@@ -43,16 +43,16 @@ class Completeness:
 
     def require(self, notes: dict[str, Any], *, shrunk: str | None = None) -> int:
         """How many items, or shrunk means, there are; an error if the server reaches fewer than were acknowledged."""
-        count = int(notes["count"])
         reachable = self._server.reachable(shrunk=shrunk) if notes["layout"] else None
-        self.require_count(notes, count if reachable is None else reachable)
-        return count if reachable is None else reachable
+        count = int(notes["count"]) if reachable is None else reachable
+        self.require_count(notes, count)
+        return count
 
     def require_count(self, notes: dict[str, Any], got: int) -> None:
         """An error if so many are fewer than were acknowledged."""
         if got < notes["count"]:
             raise GalleryUnavailableError(
-                f"gallery {self._server.place}",
+                f"gallery {self._server.url}",
                 expected=f"all of its {notes['count']} items",
                 got=f"{got} that the server can reach",
                 fix="a node or a shard may be down; try again, or look at the server",

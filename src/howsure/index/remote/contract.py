@@ -47,44 +47,27 @@ class Row:
         return handle_of(self.item.id)
 
 
-@dataclass(frozen=True, eq=False)
-class Hit:
-    """A candidate."""
-
-    number: int
-    id: str
-    moments: bytes
-
-
-@dataclass(frozen=True, eq=False)
-class Nearest:
-    """Candidates of each of Q queries, and the `reach` of `howsure.index.ranking.candidates.Candidates`."""
-
-    hits: Sequence[Sequence[Hit]]
-    reach: np.ndarray  # (Q,) float64
-
-
 class Server(Protocol):
     """One gallery on one server. Errors are `GalleryError`, or `GalleryUnavailableError` if trying again may help."""
 
-    place: str  # the URL, for messages; it never holds a password
+    url: str  # for messages; it never holds a password
 
     def notes(self) -> dict[str, Any] | None:
         """What is known of the gallery as a whole; None if there is no gallery."""
 
     def create(self, notes: dict[str, Any]) -> None:
-        """Start a gallery, without a place for items."""
+        """Start a gallery, without a table for items."""
 
     def make_room(self, notes: dict[str, Any], *, width: int, moments: int) -> None:
-        """A place for items with keys of `width` dimensions and so many bytes of moments; the old one, empty, goes."""
+        """A table for items with keys of `width` dimensions and so many bytes of moments; the old one, empty, goes."""
 
     def make_shrunk(self, notes: dict[str, Any], name: str, *, width: int, moments: int) -> None:
-        """A place of this name, empty, for the shrunk means of the items. Others stay as they are."""
+        """A table of this name, empty, for the shrunk means of the items. Others stay as they are."""
 
     def keep_shrunk(self, name: str, before: str | None) -> None:
-        """Drop the places of other names, which nobody asks for; `before` was asked for until now."""
+        """Drop the tables of other names, which nobody asks for; `before` was asked for until now."""
 
-    def take_notes(self, notes: dict[str, Any]) -> None:
+    def write_notes(self, notes: dict[str, Any]) -> None:
         """Replace the notes, durably."""
 
     def changing(self) -> AbstractContextManager[None]:
@@ -93,7 +76,7 @@ class Server(Protocol):
     def reading(self) -> AbstractContextManager[None]:
         """Inside is one state of the gallery, if the server has transactions."""
 
-    # With `shrunk`, the next four are about the place of that name, else about that of the items.
+    # With `shrunk`, the next four are about the table of that name, else about that of the items.
 
     def reachable(self, *, shrunk: str | None = None) -> int | None:
         """How many items a search can see at this moment; None if the server answers for all of them or not at all."""
@@ -104,8 +87,11 @@ class Server(Protocol):
     def delete(self, handles: Sequence[str], *, shrunk: str | None = None) -> None:
         """Delete rows, durably; a later reader does not see them."""
 
-    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> Nearest:
-        """At least `count` candidates for each key, if the gallery and the server have so many."""
+    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> tuple[list[list[Row]], np.ndarray]:
+        """At least `count` candidates for each of Q keys, if the gallery and the server have so many.
+
+        Their items need no label and metadata. With them comes the `reach` of `Candidates`, (Q,) float64.
+        """
 
     def fetch(self, handles: Sequence[str], *, moments: bool = False) -> list[Row]:
         """Those of these rows that exist, in any order."""

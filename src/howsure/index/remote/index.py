@@ -9,22 +9,28 @@ from contextlib import contextmanager
 from typing import Any
 
 from howsure.embeddings import Embedding
-from howsure.errors import GalleryError
+from howsure.errors import GalleryError, InputError
 from howsure.index.index import By, Index
 from howsure.index.items import Item, checked_json, require_present
 from howsure.index.layout import Layout
 from howsure.index.matches import Matches
+from howsure.index.ranking.exact import rank
 from howsure.index.ranking.keys import item_keys, key_width
-from howsure.index.remote.candidates import blocks, unpacked
 from howsure.index.remote.completeness import Completeness
 from howsure.index.remote.contract import Row, Server, handle_of
-from howsure.index.remote.likelihood import shrunk_means, shrunk_means_width
-from howsure.index.remote.recall import SAMPLE, estimated_recall, is_due
-from howsure.index.remote.search import RemoteSearch
+from howsure.index.remote.likelihood import (
+    SAMPLE,
+    estimated_recall,
+    rank_by_likelihood,
+    recall_is_due,
+    shrunk_means,
+    shrunk_means_width,
+)
+from howsure.index.remote.search import RemoteFinder, blocks, unpacked
 from howsure.match import Matcher
 from howsure.prior import Prior
 
-# 2: with a prior, the items' shrunk means are kept beside them, in a place that the notes name as `shrunk`.
+# 2: with a prior, the items' shrunk means are kept beside them, in a table that the notes name as `shrunk`.
 SCHEMA = 2
 
 
@@ -37,19 +43,17 @@ class RemoteIndex(Index):
 
     def __init__(self, server: Server, *, write: bool):
         """Use `create` or `open`."""
-        super().__init__(server.place, write=write)
+        super().__init__(server.url, write=write)
         self._server, self._completeness = server, Completeness(server)
 
     # Opening and closing.
 
     @classmethod
-    def create(
-        cls, server: Server, *, family: str | None = None, about: Mapping[str, Any] | None = None
-    ) -> RemoteIndex:
+    def create(cls, server: Server, *, about: Mapping[str, Any] | None = None) -> RemoteIndex:
         """A new gallery, open for writing."""
         if server.notes() is not None:
-            raise GalleryError(f"gallery {server.place}", expected="none yet", got="a gallery", fix="open it instead")
-        whole = {"schema": SCHEMA, "gallery": uuid.uuid4().hex, "time": 0, "count": 0, "family": family}
+            raise GalleryError(f"gallery {server.url}", expected="none yet", got="a gallery", fix="open it instead")
+        whole = {"schema": SCHEMA, "gallery": uuid.uuid4().hex, "time": 0, "count": 0, "family": None}
         whole |= {"layout": None, "prior": None, "shrunk": None, "recall": None}
         server.create({**whole, "about": checked_json(about or {}, "about")})
         return cls(server, write=True)
@@ -59,10 +63,10 @@ class RemoteIndex(Index):
         """An existing gallery."""
         notes = server.notes()
         if notes is None:
-            raise GalleryError(f"gallery {server.place}", expected="a gallery", got="none", fix="create it first")
+            raise GalleryError(f"gallery {server.url}", expected="a gallery", got="none", fix="create it first")
         if notes["schema"] > SCHEMA:
             raise GalleryError(
-                f"gallery {server.place}",
+                f"gallery {server.url}",
                 expected=f"version {SCHEMA} of the format, or an older one",
                 got=f"version {notes['schema']}",
                 fix="update howsure",
@@ -106,17 +110,17 @@ class RemoteIndex(Index):
         with self._turn, self._changing() as (notes, now):
             before, layout = notes.get("shrunk"), notes["layout"]
             name = self._shrink(notes, Layout.from_json(layout), prior) if layout else None
-            told = {"schema": SCHEMA, "time": now, "prior": prior.to_json(), "shrunk": name, "recall": None}
-            self._server.take_notes({**notes, **told})
+            changed = {"schema": SCHEMA, "time": now, "prior": prior.to_json(), "shrunk": name, "recall": None}
+            self._server.write_notes({**notes, **changed})
             if name:
                 self._server.keep_shrunk(name, before)
 
     def _shrink(self, notes: dict[str, Any], layout: Layout, prior: Prior) -> str:
-        """Make a new place for shrunk means, and fill it with those of all items; its name."""
+        """Make a new table for shrunk means, and fill it with those of all items; its name."""
         prior.require(layout.dim)
         name, count = self._make_shrunk(notes, layout), 0
         for block in blocks(self._server.scan(moments=True)):
-            embedding = layout.unpack(unpacked([row.moments for row in block], layout))
+            embedding = layout.unpack(unpacked(block, layout))
             self._server.put(block, shrunk_means(embedding, prior), shrunk=name)
             count += len(block)
         self._completeness.require_count(notes, count)
@@ -129,7 +133,7 @@ class RemoteIndex(Index):
 
     def _describe(self, about: dict[str, Any]) -> None:
         with self._changing() as (notes, now):
-            self._server.take_notes({**notes, "time": now, "about": about})
+            self._server.write_notes({**notes, "time": now, "about": about})
 
     def _add(self, items: list[Item], embedding: Embedding, layout: Layout) -> None:
         records, keys = layout.pack(embedding), item_keys(embedding)
@@ -144,13 +148,13 @@ class RemoteIndex(Index):
                 self._server.put(rows, means, shrunk=notes["shrunk"])
             self._server.put(rows, keys)
             # Counted last: a crash in between leaves more items than were acknowledged, never fewer.
-            self._server.take_notes({**notes, "time": now + len(rows), "count": notes["count"] + len(rows) - old})
+            self._server.write_notes({**notes, "time": now + len(rows), "count": notes["count"] + len(rows) - old})
 
     def _remove(self, ids: list[str]) -> None:
         with self._changing() as (notes, now):
             self._rows(ids)
             # Counted first, for the same reason.
-            self._server.take_notes({**notes, "time": now, "count": notes["count"] - len(ids)})
+            self._server.write_notes({**notes, "time": now, "count": notes["count"] - len(ids)})
             handles = [handle_of(name) for name in ids]
             self._server.delete(handles)
             if notes.get("shrunk"):
@@ -166,20 +170,18 @@ class RemoteIndex(Index):
             built = self._server.settle(notes["count"], shrunk=notes.get("shrunk"))
             if built:
                 notes["recall"] = None  # what was known is of another way to search
-            due = is_due(notes)
+            due = recall_is_due(notes)
             if built or due:
-                self._note_recall(notes.get("shrunk"), self._recall() if due else None)
+                recall = self._recall() if due else None
+                with self._changing() as (latest, _):
+                    if latest.get("shrunk") == notes.get("shrunk"):
+                        self._server.write_notes({**latest, "recall": recall})
 
     def _recall(self) -> dict[str, Any] | None:
         with self._server.reading():  # from here on, nobody takes an item of the sample away
             names = self.sample(SAMPLE)
             query = self.get(names).map(lambda tensor: tensor.double())
             return self._completeness.again(lambda notes: estimated_recall(self._server, notes, query, names))
-
-    def _note_recall(self, shrunk: str | None, recall: dict[str, Any] | None) -> None:
-        with self._changing() as (notes, _):
-            if notes.get("shrunk") == shrunk:
-                self._server.take_notes({**notes, "recall": recall})
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[dict[str, Any], int]]:
@@ -194,21 +196,13 @@ class RemoteIndex(Index):
         if notes["layout"]:
             Layout.from_json(notes["layout"]).require(layout)
             return notes
-        if notes["family"] not in (None, layout.family):
-            raise GalleryError(
-                "items for this gallery",
-                expected=f"family {notes['family']}",
-                got=layout.family,
-                fix="use the gallery's model",
-            )
-        width = key_width(layout.draws, layout.dim)
         if notes["prior"]:
             Prior.from_json(notes["prior"]).require(layout.dim)
-        self._server.make_room(notes, width=width, moments=layout.record.itemsize)
+        self._server.make_room(notes, width=key_width(layout.draws, layout.dim), moments=layout.record.itemsize)
         if notes["prior"]:
             notes = {**notes, "schema": SCHEMA, "shrunk": self._make_shrunk(notes, layout)}
         notes = {**notes, "layout": layout.to_json()}
-        self._server.take_notes(notes)
+        self._server.write_notes(notes)
         return notes
 
     # Reading.
@@ -216,9 +210,32 @@ class RemoteIndex(Index):
     def _search(
         self, query: Embedding, k: int, *, matcher: Matcher | None, by: By, approximate: bool | None
     ) -> Matches:
-        search = RemoteSearch(query, k, matcher, by, approximate)
+        if by == "distance" and approximate is not None:
+            raise InputError(
+                "approximate",
+                expected="None by distance",
+                got=str(approximate),
+                fix="the server decides; `exact` tells",
+            )
+
+        def search(notes: dict[str, Any]) -> Matches:
+            found = min(k, notes["count"])
+            if not found or not len(query):
+                return Matches.none(len(query), found, matcher)
+            layout = Layout.from_json(notes["layout"])
+            layout.require_dim(query)
+            finder = RemoteFinder(self._server, layout, k=found, known=notes["count"])
+            if by == "likelihood":
+                ranking = rank_by_likelihood(query, finder, notes, approximate=approximate)
+            else:
+                ranking = rank(query, found, engine=finder, layout=layout)
+                self._completeness.require(notes)
+            names, best = finder.names(ranking.numbers), layout.unpack(finder.records(ranking.numbers[:, 0]))
+            references = self._references(names[::found, 1].tolist())
+            return Matches.from_ranking(ranking, names, best=best, references=references, matcher=matcher)
+
         with self._server.reading():
-            return self._completeness.again(lambda notes: search.run(self._server, notes))
+            return self._completeness.again(search)
 
     def __len__(self) -> int:
         with self._turn:
@@ -248,26 +265,28 @@ class RemoteIndex(Index):
 
     def references(self, labels: Sequence[str | None]) -> list[int]:
         with self._turn:
-            held = bool(self._completeness.checked_notes()["layout"])
-            known = self._server.label_counts({label for label in labels if label is not None}) if held else {}
-        return [1 if label is None else known.get(label, 0) for label in labels]
+            if self._completeness.checked_notes()["layout"]:
+                return self._references(labels)
+        return [int(label is None) for label in labels]
+
+    def _references(self, labels: Sequence[str | None]) -> list[int]:
+        counts = self._server.label_counts({label for label in labels if label is not None})
+        return [1 if label is None else counts.get(label, 0) for label in labels]
 
     def get(self, ids: Sequence[str]) -> Embedding:
         with self._turn:
-            layout = self._require_items()
-            return layout.unpack(unpacked([row.moments for row in self._rows(ids, moments=True)], layout))
+            layout = self._require_items(self._layout())
+            return layout.unpack(unpacked(self._rows(ids, moments=True), layout))
 
     def embedding(self) -> tuple[list[str], Embedding]:
         with self._turn:
-            layout = self._require_items()
+            layout = self._require_items(self._layout())
             rows = self._scan(moments=True)
-            return [row.item.id for row in rows], layout.unpack(unpacked([row.moments for row in rows], layout))
+            return [row.item.id for row in rows], layout.unpack(unpacked(rows, layout))
 
-    def _require_items(self) -> Layout:
-        notes = self._completeness.notes()
-        if not notes["layout"]:
-            raise self._no_items()
-        return Layout.from_json(notes["layout"])
+    def _layout(self) -> Layout | None:
+        stored = self._completeness.notes()["layout"]
+        return Layout.from_json(stored) if stored else None
 
     def _scan(self, *, moments: bool) -> list[Row]:
         def whole(notes: dict[str, Any]) -> list[Row]:

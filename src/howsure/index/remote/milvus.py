@@ -19,7 +19,7 @@ import os
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -29,7 +29,7 @@ from pymilvus import DataType, MilvusClient, MilvusException
 
 from howsure.errors import GalleryError, GalleryUnavailableError
 from howsure.index.items import Item, short
-from howsure.index.remote.contract import Address, Hit, Nearest, Row, handle_of
+from howsure.index.remote.contract import Address, Row, handle_of
 
 PORT = 19530
 SHARDS = 2
@@ -45,7 +45,7 @@ class Milvus:
     """One client. Satisfies `Server`."""
 
     def __init__(self, address: Address):
-        self.place = address.url
+        self.url = address.url
         (self._name,) = address.path
         secure = address.options.get("secure") == "true"
         # A token holds a user and a password; a lone user without one is nobody.
@@ -53,7 +53,7 @@ class Milvus:
         # The client prints a traceback for every error that it also raises.
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
         trust = {"server_pem_path": address.options.get("ca", ""), "server_name": address.options.get("name", "")}
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             self._client = MilvusClient(
                 uri=f"{'https' if secure else 'http'}://{address.host or 'localhost'}:{address.port or PORT}",
                 token=os.environ.get("MILVUS_TOKEN", ""),
@@ -72,13 +72,13 @@ class Milvus:
     # The gallery as a whole.
 
     def notes(self) -> dict[str, Any] | None:
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             if not self._client.has_collection(self._name):
                 return None
             found = self._client.describe_collection(self._name)["properties"].get("howsure")
         if found is None:
             raise GalleryError(
-                f"gallery {self.place}",
+                f"gallery {self.url}",
                 expected="a collection that howsure made",
                 got="another",
                 fix="choose another name",
@@ -93,14 +93,14 @@ class Milvus:
 
     def _at(self, shrunk: str | None) -> str:
         """The collection of the items, or of shrunk means."""
-        place = f"{self._items}_{shrunk}" if shrunk else self._items
-        if place not in self._loaded:
-            self._load(place)
-        return place
+        collection = f"{self._items}_{shrunk}" if shrunk else self._items
+        if collection not in self._loaded:
+            self._load(collection)
+        return collection
 
     def _load(self, collection: str) -> None:
         """Milvus searches what is in the memory of its query nodes; usually it is there already."""
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             if str(self._client.get_load_state(collection)["state"]) != "Loaded":
                 self._client.load_collection(collection, replica_number=self._replicas, timeout=PATIENCE)
         self._loaded.add(collection)
@@ -109,14 +109,14 @@ class Milvus:
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("name", DataType.VARCHAR, max_length=64, is_primary=True)
         schema.add_field("unused", DataType.FLOAT_VECTOR, dim=2)
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             self._client.create_collection(self._name, schema=schema, properties={"howsure": json.dumps(notes)})
 
     def make_room(self, notes: dict[str, Any], *, width: int, moments: int) -> None:
         text = 4 * -(-moments // 3)
         if width > WIDEST or text > LONGEST:
             raise GalleryError(
-                f"gallery {self.place}",
+                f"gallery {self.url}",
                 expected=f"keys of up to {WIDEST} dimensions and moments of up to {LONGEST * 3 // 4} bytes",
                 got=f"{width} dimensions and {moments} bytes",
                 fix="use fewer draws or dimensions, or a gallery in a directory",
@@ -130,7 +130,7 @@ class Milvus:
 
     def keep_shrunk(self, name: str, before: str | None) -> None:
         # Who reads `before` at this moment gets an error, sees that the notes have changed, and looks again.
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             for collection in self._client.list_collections():
                 if collection.startswith(f"{self._items}_") and collection != f"{self._items}_{name}":
                     self._client.drop_collection(collection)
@@ -144,27 +144,24 @@ class Milvus:
         schema.add_field("key", DataType.FLOAT_VECTOR, dim=width)
         index = self._client.prepare_index_params()
         index.add_index("key", index_type="HNSW", metric_type="L2", params={"M": 16, "efConstruction": 200})
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             if self._client.has_collection(collection):
                 self._client.drop_collection(collection)
             self._client.create_collection(collection, schema=schema, num_shards=SHARDS, consistency_level="Strong")
             self._client.create_index(collection, index)
         self._load(collection)
 
-    def take_notes(self, notes: dict[str, Any]) -> None:
+    def write_notes(self, notes: dict[str, Any]) -> None:
         # Milvus 2.3.5 stores the properties before an alteration, not those after it, and shows the stored ones once it
         # has been restarted. The second time, both are the same.
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             for _ in range(2):
                 self._client.alter_collection_properties(self._name, properties={"howsure": json.dumps(notes)})
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        yield
+    def changing(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        yield
+    reading = changing
 
     def reachable(self, *, shrunk: str | None = None) -> int | None:
         return int(self._query("", ["count(*)"], shrunk=shrunk)[0]["count(*)"])
@@ -174,11 +171,11 @@ class Milvus:
     def put(self, rows: Sequence[Row], keys: np.ndarray, *, shrunk: str | None = None) -> None:
         entities = [self._entity(row, key) for row, key in zip(rows, keys, strict=True)]
         batch, size = [], 0
-        for place, (row, entity) in enumerate(zip(rows, entities, strict=True), start=1):
+        for number, (row, entity) in enumerate(zip(rows, entities, strict=True), start=1):
             batch.append(entity)
             size += 4 * keys.shape[1] + 2 * len(row.moments) + len(entity["notes"]) + len(entity["id"])
-            if size > BYTES or place == len(rows):
-                with _said_plainly(self.place):
+            if size > BYTES or number == len(rows):
+                with _gallery_errors(self.url):
                     self._client.upsert(self._at(shrunk), batch, timeout=PATIENCE)
                 batch, size = [], 0
 
@@ -201,23 +198,16 @@ class Milvus:
         }
 
     def delete(self, handles: Sequence[str], *, shrunk: str | None = None) -> None:
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             for start in range(0, len(handles), CHUNK):
                 self._client.delete(self._at(shrunk), ids=list(handles[start : start + CHUNK]), timeout=PATIENCE)
 
     def fetch(self, handles: Sequence[str], *, moments: bool = False) -> list[Row]:
         fields = ["number", "id", "notes"] + ["moments"] * moments
-        rows: list[Row] = []
-        for some in _named(handles):
-            for found in self._query(f"handle in {some}", fields):
-                label, metadata = json.loads(found["notes"])
-                item = Item(found["id"], label, metadata)
-                rows.append(Row(found["number"], item, b64decode(found.get("moments", ""))))
-        return rows
+        return [_row(found) for some in _named(handles) for found in self._query(f"handle in {some}", fields)]
 
     def scan(self, *, moments: bool = False) -> Iterator[Row]:
-        for found in self._pages("", ["number", "id"] + ["moments"] * moments):
-            yield Row(found["number"], Item(found["id"], None, {}), b64decode(found.get("moments", "")))
+        return map(_row, self._pages("", ["number", "id"] + ["moments"] * moments))
 
     def sample(self, count: int) -> list[str]:
         return [row.item.id for row in islice(self.scan(), count)]
@@ -237,19 +227,19 @@ class Milvus:
             last = max(one["handle"] for one in found)
 
     def _query(self, where: str, fields: list[str], *, shrunk: str | None = None, **limit: int) -> list[dict[str, Any]]:
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             settings = {"consistency_level": "Strong", "timeout": PATIENCE_READING}
             found = self._client.query(self._at(shrunk), filter=where, output_fields=fields, **settings, **limit)
         return list(found)
 
     # Searching.
 
-    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> Nearest:
+    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> tuple[list[list[Row]], np.ndarray]:
         if count > MOST:
             raise GalleryError(
                 "search on Milvus", expected=f"up to {MOST} candidates", got=str(count), fix="ask for fewer matches"
             )
-        with _said_plainly(self.place):
+        with _gallery_errors(self.url):
             found = self._client.search(
                 self._at(shrunk),
                 np.ascontiguousarray(keys),
@@ -259,8 +249,7 @@ class Milvus:
                 consistency_level="Strong",
                 timeout=PATIENCE_READING,
             )
-        hits = [[_hit(one["entity"]) for one in row] for row in found]
-        return Nearest(hits, np.full(len(keys), -np.inf))
+        return [[_row(one["entity"]) for one in row] for row in found], np.full(len(keys), -np.inf)
 
     def settle(self, count: int, *, shrunk: str | None) -> bool:
         return False  # Milvus builds its indexes by itself
@@ -272,23 +261,24 @@ def _named(handles: Iterable[str]) -> Iterator[str]:
     return (json.dumps(names[start : start + CHUNK]) for start in range(0, len(names), CHUNK))
 
 
-def _hit(entity: dict[str, Any]) -> Hit:
-    return Hit(entity["number"], entity["id"], b64decode(entity["moments"]))
+def _row(found: dict[str, Any]) -> Row:
+    label, metadata = json.loads(found.get("notes", "[null, {}]"))
+    return Row(found["number"], Item(found["id"], label, metadata), b64decode(found.get("moments", "")))
 
 
 @contextmanager
-def _said_plainly(place: str) -> Iterator[None]:
+def _gallery_errors(url: str) -> Iterator[None]:
     """Turn the client's errors into ours. Milvus has one class for all of them, and a lost node may show as any."""
     try:
         yield
     except (MilvusException, grpc.RpcError) as error:
-        said = getattr(error, "message", "") or getattr(error, "details", lambda: "")() or str(error)
+        message = getattr(error, "message", "") or getattr(error, "details", lambda: "")() or str(error)
         # gRPC does not say that it is the certificate.
         asked = "MILVUS_USER, MILVUS_PASSWORD or MILVUS_TOKEN"
-        asked += ", and the certificate: ?secure=true&ca=FILE&name=SERVER" if "secure=true" in place else ""
+        asked += ", and the certificate: ?secure=true&ca=FILE&name=SERVER" if "secure=true" in url else ""
         raise GalleryUnavailableError(
-            f"gallery {place}",
+            f"gallery {url}",
             expected="an answer of the server for all of the gallery",
-            got=said.strip().replace("\n", " ")[:300],
+            got=message.strip().replace("\n", " ")[:300],
             fix=f"check that it runs, and {asked}; a lost node takes it a minute",
         ) from error

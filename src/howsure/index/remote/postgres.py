@@ -23,7 +23,7 @@ from psycopg.conninfo import make_conninfo
 
 from howsure.errors import GalleryError, GalleryUnavailableError
 from howsure.index.items import Item, short
-from howsure.index.remote.contract import Address, Hit, Nearest, Row, handle_of
+from howsure.index.remote.contract import Address, Row, handle_of
 
 # From here on an HNSW index pays; a scan of so many keys of 128 dimensions takes about 30 ms.
 INDEXED = 50_000
@@ -38,11 +38,11 @@ class Postgres:
     """One connection. Satisfies `Server`."""
 
     def __init__(self, address: Address):
-        self.place = address.url
+        self.url = address.url
         *_, database, collection = address.path
         self._schema = collection
-        place = {"host": address.host or None, "port": address.port, "dbname": database, **_encryption(address.options)}
-        self._settings = make_conninfo("", connect_timeout=10, application_name="howsure", **place)
+        where = {"host": address.host or None, "port": address.port, "dbname": database, **_encryption(address.options)}
+        self._settings = make_conninfo("", connect_timeout=10, application_name="howsure", **where)
         self._secure = address.options.get("secure") == "true"
         self._db: psycopg.Connection[Any] | None = None
         self._closed = False
@@ -56,14 +56,14 @@ class Postgres:
     def _connection(self) -> psycopg.Connection[Any]:
         """The connection, made again if the server has ended it."""
         if self._closed:
-            raise GalleryError(f"gallery {self.place}", expected="an open index", got="a closed one")
+            raise GalleryError(f"gallery {self.url}", expected="an open index", got="a closed one")
         if self._db is None or self._db.closed:
-            with _said_plainly(self.place):
+            with _gallery_errors(self.url):
                 self._db = psycopg.connect(self._settings, autocommit=True)
             if self._secure and not self._db.pgconn.ssl_in_use:  # libpq asks for nothing of the kind from a socket
                 self._db.close()
                 raise GalleryError(
-                    f"gallery {self.place}",
+                    f"gallery {self.url}",
                     expected="an encrypted connection",
                     got="a socket",
                     fix="leave secure=true out: nothing leaves this machine",
@@ -77,11 +77,11 @@ class Postgres:
         return sql.SQL(statement).format(**names)
 
     def _do(self, statement: str, values: Values = (), *, table: str | None = None) -> None:
-        with _said_plainly(self.place), self._connection().cursor() as cursor:
+        with _gallery_errors(self.url), self._connection().cursor() as cursor:
             cursor.execute(self._named(statement, table), values)
 
     def _all(self, statement: str, values: Values = (), *, table: str | None = None) -> list[Any]:
-        with _said_plainly(self.place), self._connection().cursor() as cursor:
+        with _gallery_errors(self.url), self._connection().cursor() as cursor:
             return cursor.execute(self._named(statement, table), values).fetchall()
 
     # The gallery as a whole.
@@ -99,7 +99,7 @@ class Postgres:
         with self.changing():
             if self._all("SELECT 1 FROM pg_namespace WHERE nspname = %s", [self._schema]):
                 raise GalleryError(
-                    f"gallery {self.place}",
+                    f"gallery {self.url}",
                     expected="a new collection",
                     got=f"a schema {self._schema} with other things",
                     fix="choose another name",
@@ -112,7 +112,7 @@ class Postgres:
     def make_room(self, notes: dict[str, Any], *, width: int, moments: int) -> None:
         if width > WIDEST:
             raise GalleryError(
-                f"gallery {self.place}",
+                f"gallery {self.url}",
                 expected=f"keys of up to {WIDEST} dimensions, which pgvector can hold",
                 got=str(width),
                 fix="use fewer draws or dimensions, or a gallery in a directory",
@@ -139,7 +139,7 @@ class Postgres:
             if table.startswith(_shrunk("")) and table not in (_shrunk(name), _shrunk(before or name)):
                 self._do("DROP TABLE {table}", table=table)
 
-    def take_notes(self, notes: dict[str, Any]) -> None:
+    def write_notes(self, notes: dict[str, Any]) -> None:
         self._do("UPDATE {notes} SET document = %s", [json.dumps(notes)])
 
     # Transactions.
@@ -148,12 +148,12 @@ class Postgres:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        with _said_plainly(self.place), self._connection().transaction():
+        with _gallery_errors(self.url), self._connection().transaction():
             yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        with _said_plainly(self.place), self._connection().transaction():
+        with _gallery_errors(self.url), self._connection().transaction():
             self._do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             self._reading = True
             try:
@@ -178,7 +178,7 @@ class Postgres:
 
     def _copy(self, statement: str, lines: Iterable[tuple[Any, ...]], *, table: str | None = None) -> None:
         named = self._named(statement, table)
-        with _said_plainly(self.place), self._connection().cursor() as cursor, cursor.copy(named) as copy:
+        with _gallery_errors(self.url), self._connection().cursor() as cursor, cursor.copy(named) as copy:
             for line in lines:
                 copy.write_row(line)
 
@@ -205,7 +205,7 @@ class Postgres:
         extra = ", moments" if moments else ""
         statement = self._named(f"SELECT number, id{extra} FROM {{items}}")
         # A cursor with a name stays on the server, and with it what was not read yet.
-        with _said_plainly(self.place), self._connection().cursor(name="scan") as cursor:
+        with _gallery_errors(self.url), self._connection().cursor(name="scan") as cursor:
             cursor.execute(statement)
             while rows := cursor.fetchmany(ROWS):
                 for number, name, *rest in rows:
@@ -220,18 +220,18 @@ class Postgres:
 
     # Searching.
 
-    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> Nearest:
+    def nearest(self, keys: np.ndarray, count: int, *, shrunk: str | None = None) -> tuple[list[list[Row]], np.ndarray]:
         table = _shrunk(shrunk) if shrunk else "items"
         indexed = count <= MOST and self._indexed(table)
-        hits, reach = [], np.empty(len(keys))
-        for place, key in enumerate(keys):
+        found, reach = [], np.empty(len(keys))
+        for query, key in enumerate(keys):
             rows = self._candidates(key, count, table=table, indexed=indexed)
             if indexed and len(rows) < count:  # the index walk ended early; a scan does not
                 rows = self._candidates(key, count, table=table, indexed=False)
-            hits.append([Hit(number, name, moments) for number, name, moments, _ in rows])
+            found.append([Row(number, Item(name, None, {}), moments) for number, name, moments, _ in rows])
             # pgvector sums in float32 like our own scan, so the same bound holds.
-            reach[place] = -np.inf if indexed else rows[-1][3] ** 2 if rows else np.inf
-        return Nearest(hits, reach)
+            reach[query] = -np.inf if indexed else rows[-1][3] ** 2 if rows else np.inf
+        return found, reach
 
     def _candidates(self, key: np.ndarray, count: int, *, table: str, indexed: bool) -> list[Any]:
         # Local to the transaction of this search.
@@ -291,22 +291,21 @@ def _text(key: np.ndarray) -> str:
 
 
 @contextmanager
-def _said_plainly(place: str) -> Iterator[None]:
+def _gallery_errors(url: str) -> Iterator[None]:
     """Turn the client's errors into ours."""
     try:
         yield
     except psycopg.OperationalError as error:
-        said = str(error).strip().replace("\n", " ")
-        doubt = "certificate" in said.lower()
+        message = str(error).strip().replace("\n", " ")
+        untrusted = "certificate" in message.lower()
         raise GalleryUnavailableError(
-            f"gallery {place}",
-            expected="a server with a certificate that is trusted" if doubt else "an answer of the server",
-            got=said,
+            f"gallery {url}",
+            expected="a server with a certificate that is trusted" if untrusted else "an answer of the server",
+            got=message,
             fix="name the certificate to trust with ?secure=true&ca=FILE, or PGSSLROOTCERT, and the host as it does"
-            if doubt
+            if untrusted
             else "check that it runs, and PGUSER, PGPASSWORD and sslmode",
         ) from error
     except psycopg.Error as error:
-        raise GalleryError(
-            f"gallery {place}", expected="PostgreSQL to do it", got=str(error).strip().replace("\n", " ")
-        ) from error
+        message = str(error).strip().replace("\n", " ")
+        raise GalleryError(f"gallery {url}", expected="PostgreSQL to do it", got=message) from error

@@ -1,114 +1,84 @@
-"""A search of a gallery on a server, by either way."""
+"""The engine of one search on a server: candidates from there, their moments kept for the comparison here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
-from howsure.embeddings import Embedding
-from howsure.errors import GalleryError, InputError
+from howsure.errors import GalleryError, GalleryUnavailableError
 from howsure.index.layout import Layout
-from howsure.index.matches import Matches, pair_probabilities, require_dim
-from howsure.index.ranking.exact import Ranking, rank
-from howsure.index.remote.candidates import CANDIDATES, Remote
-from howsure.index.remote.completeness import Completeness
-from howsure.index.remote.contract import Server
-from howsure.index.remote.likelihood import SMALL, rank_by_likelihood
-from howsure.match import Matcher
-from howsure.prior import Prior
+from howsure.index.ranking.exact import Candidates
+from howsure.index.ranking.likelihood import CANDIDATES
+from howsure.index.remote.contract import Row, Server, handle_of
+
+ROWS = 1 << 12  # read at a time
 
 
-@dataclass(frozen=True, eq=False)
-class RemoteSearch:
-    """Q queries in float64 for the k best items; `approximate` is None by distance."""
+@dataclass(eq=False)
+class RemoteFinder:
+    """A gallery of `known` items, searched for k. Satisfies `Finder`."""
 
-    query: Embedding
+    server: Server
+    layout: Layout
     k: int
-    matcher: Matcher | None
-    by: str
-    approximate: bool | None
-    candidates: int | None = None  # None for as many as are noted
+    known: int
+    shrunk: str | None = None  # the name of the shrunk means to search; None for the items
+    # Candidates of one query, at least: an approximate engine cannot say how many are enough, so there are plenty.
+    least: int = CANDIDATES
+    look_up: bool = False  # whether the shrunk means may hold more than the items, so that each is looked up among them
+    rows: dict[int, Row] = field(default_factory=dict)  # what was found so far, by number
 
-    def run(self, server: Server, notes: dict[str, Any]) -> Matches:
-        """The matches in a gallery of these notes."""
-        if self.by == "distance" and self.approximate is not None:
-            raise InputError(
-                "approximate",
-                expected="None by distance",
-                got=str(self.approximate),
-                fix="the server decides; `exact` tells",
+    def candidates(self, keys: np.ndarray, count: int) -> Candidates:
+        found, reach = self.server.nearest(keys, max(count, self.least), shrunk=self.shrunk)
+        if self.look_up:
+            held = self._items(row.item.id for rows in found for row in rows)
+            found = [[row for row in rows if row.item.id in held] for rows in found]
+        lengths = [len(rows) for rows in found]
+        if min(lengths) < self.k:
+            raise GalleryUnavailableError(
+                f"gallery {self.server.url}",
+                expected=f"{self.k} candidates",
+                got=str(min(lengths)),
+                fix="a node or a shard may be down; try again, or look at the server",
             )
-        k = min(self.k, notes["count"])
-        if not k or not len(self.query):
-            return Matches.none(len(self.query), k, self.matcher)
-        layout = Layout.from_json(notes["layout"])
-        require_dim(self.query, layout)
-        way = self._most_likely if self.by == "likelihood" else self._nearest
-        ranking, engine = way(Remote(server, layout, k=k, known=notes["count"]), notes)
-        shape, numbers = ranking.numbers.shape, ranking.numbers.ravel().tolist()
-        ids = np.array([engine.hits[number].id for number in numbers], object).reshape(shape)
-        labels = engine.labels(ids)
-        first = labels[:, 0].tolist()
-        counts = server.label_counts({label for label in first if label is not None})
-        return Matches(
-            ids,
-            labels,
-            ranking.distances,
-            pair_probabilities(self.matcher, ranking.distances, ranking.likelihoods),
-            layout.unpack(engine.records(ranking.numbers[:, 0])).uncertainty.double().numpy(),
-            np.array([1 if label is None else counts.get(label, 0) for label in first]),
-            ranking.exact,
-            ranking.candidates,
-            likelihoods=ranking.likelihoods,
-            recall=None if ranking.likelihoods is None or ranking.exact else _noted(notes)["value"],
-        )
+        numbers = np.full((len(keys), max(lengths)), -1, np.int64)
+        for line, rows in zip(numbers, found, strict=True):
+            self.rows.update({row.number: row for row in rows})
+            line[: len(rows)] = [row.number for row in rows]
+        return Candidates(numbers, np.where(np.array(lengths) >= self.known, np.inf, reach))
 
-    def _nearest(self, engine: Remote, notes: dict[str, Any]) -> tuple[Ranking, Remote]:
-        ranking = rank(self.query, engine.k, engine=engine, layout=engine.layout)
-        Completeness(engine.server).require(notes)
-        return ranking, engine
+    def records(self, numbers: np.ndarray) -> np.ndarray:
+        return unpacked([self.rows[number] for number in numbers.tolist()], self.layout)
 
-    def _most_likely(self, engine: Remote, notes: dict[str, Any]) -> tuple[Ranking, Remote]:
-        prior, whole = _prior(notes), Completeness(engine.server)
-        small = notes["count"] <= SMALL and not self.approximate
-        if small or self.approximate is False:
-            rows = engine.server.scan(moments=True)
-            ranking = rank_by_likelihood(self.query, engine.k, engine=engine, prior=prior, rows=rows)
-            whole.require_count(notes, ranking.candidates)
-            return ranking, engine
-        engine = engine.among(_shrunk(notes), self.candidates or _noted(notes)["candidates"])
-        ranking = rank_by_likelihood(self.query, engine.k, engine=engine, prior=prior, rows=None)
-        if whole.require(notes, shrunk=engine.shrunk) > whole.require(notes):
-            # A change that failed has left some among the shrunk means that are no items.
-            engine = replace(engine, doubted=True)
-            ranking = rank_by_likelihood(self.query, engine.k, engine=engine, prior=prior, rows=None)
-        return ranking, engine
+    def names(self, numbers: np.ndarray) -> np.ndarray:
+        """(N, 2): ids and labels of items that were found; an error if one is gone since."""
+        ids = [self.rows[number].item.id for number in numbers.ravel().tolist()]
+        labels = self._items(ids)
+        if not all(name in labels for name in ids):
+            raise GalleryUnavailableError(
+                f"gallery {self.server.url}", expected="the items that were found", got="some gone", fix="try again"
+            )
+        return np.array([(name, labels[name]) for name in ids], object)
+
+    def _items(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """The labels of those of these ids that are items."""
+        rows = self.server.fetch([handle_of(name) for name in dict.fromkeys(ids)])
+        return {row.item.id: row.item.label for row in rows}
 
 
-def _prior(notes: dict[str, Any]) -> Prior:
-    if not notes["prior"]:
-        raise GalleryError(
-            "search by likelihood",
-            expected="a prior over identities",
-            got="none in this gallery",
-            fix="index.set_prior(Prior.fit(embedding, labels)) with pictures of known identities",
-        )
-    return Prior.from_json(notes["prior"])
+def blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """A few thousand at a time."""
+    iterator = iter(rows)
+    while block := list(islice(iterator, ROWS)):
+        yield block
 
 
-def _shrunk(notes: dict[str, Any]) -> str:
-    if not notes.get("shrunk"):
-        raise GalleryError(
-            "search by likelihood",
-            expected="shrunk means of the items",
-            got=f"none in a gallery of version {notes['schema']} of the format",
-            fix="open it with connect(url, write=True) and make them once: index.set_prior(index.prior)",
-        )
-    return str(notes["shrunk"])
-
-
-def _noted(notes: dict[str, Any]) -> dict[str, Any]:
-    """What `estimated_recall` found."""
-    return notes.get("recall") or {"value": None, "candidates": CANDIDATES}
+def unpacked(rows: Sequence[Row], layout: Layout) -> np.ndarray:
+    """(N,) records."""
+    size = layout.record.itemsize
+    if any(len(row.moments) != size for row in rows):
+        raise GalleryError("moments of an item", expected=f"{size} bytes", got="another length", fix="index it again")
+    return np.frombuffer(b"".join(row.moments for row in rows), layout.record)

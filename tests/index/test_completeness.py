@@ -11,18 +11,18 @@ from howsure import Gaussian, Point
 from howsure.errors import GalleryError, GalleryUnavailableError
 from howsure.index import RemoteIndex
 from howsure.index.items import Item
-from howsure.index.remote import recall as remote_recall
-from howsure.index.remote.contract import Hit, Nearest, handle_of
+from howsure.index.remote import likelihood as remote_likelihood
+from howsure.index.remote.contract import handle_of
 from howsure.prior import Prior
 
 
 class Memory:
     """A server without transactions, of which a part can be lost; it can also stop within a change."""
 
-    place = "memory://"
+    url = "memory://"
 
     def __init__(self):
-        self.document, self.places = None, {}  # places by name, None for the items: {handle: (row, key)}
+        self.document, self.tables = None, {}  # tables by name, None for the items: {handle: (row, key)}
         self.lost = set()  # handles out of reach
         self.stop_after = None  # changes of one row until the server stops
 
@@ -38,16 +38,16 @@ class Memory:
     def create(self, notes):
         self.document = notes
 
-    take_notes = create
+    write_notes = create
 
     def make_room(self, notes, *, width, moments):
-        self.places[None] = {}
+        self.tables[None] = {}
 
     def make_shrunk(self, notes, name, *, width, moments):
-        self.places[name] = {}
+        self.tables[name] = {}
 
     def keep_shrunk(self, name, before):
-        self.places = {None: self.places[None], name: self.places[name]}
+        self.tables = {None: self.tables[None], name: self.tables[name]}
 
     @contextmanager
     def changing(self):
@@ -57,10 +57,10 @@ class Memory:
 
     @property
     def rows(self):
-        return {handle: row for handle, (row, _) in self.places[None].items()}
+        return {handle: row for handle, (row, _) in self.tables[None].items()}
 
     def _seen(self, shrunk=None):
-        return [(row, key) for handle, (row, key) in self.places[shrunk].items() if handle not in self.lost]
+        return [(row, key) for handle, (row, key) in self.tables[shrunk].items() if handle not in self.lost]
 
     def reachable(self, *, shrunk=None):
         return len(self._seen(shrunk))
@@ -68,12 +68,12 @@ class Memory:
     def put(self, rows, keys, *, shrunk=None):
         for row, key in zip(rows, keys, strict=True):
             self._step()
-            self.places[shrunk][row.handle] = row, key
+            self.tables[shrunk][row.handle] = row, key
 
     def delete(self, handles, *, shrunk=None):
         for handle in handles:
             self._step()
-            del self.places[shrunk][handle]
+            del self.tables[shrunk][handle]
 
     def fetch(self, handles, *, moments=False):
         return [row for row, _ in self._seen() if row.handle in handles]
@@ -90,9 +90,9 @@ class Memory:
     def nearest(self, keys, count, *, shrunk=None):
         def hits(key):
             near = sorted(self._seen(shrunk), key=lambda one: ((one[1] - key) ** 2).sum())[:count]
-            return [Hit(row.number, row.item.id, row.moments) for row, _ in near]
+            return [row for row, _ in near]
 
-        return Nearest([hits(key) for key in keys], np.full(len(keys), -np.inf))
+        return [hits(key) for key in keys], np.full(len(keys), -np.inf)
 
     def settle(self, count, *, shrunk):
         return False
@@ -170,39 +170,39 @@ def test_a_server_that_stops_within_a_change_loses_nothing_acknowledged(server, 
     assert len(index) == 305 - steps == len(index.ids())
 
 
-def beliefs(*values):
+def embeddings(*values):
     return Gaussian(torch.tensor([[float(value)] for value in values]), torch.ones(len(values), 1))
 
 
 def likely(index, value, k=1):
     """A search among candidates, as in a gallery too large to be read."""
-    return index.search(beliefs(value), k, by="likelihood", approximate=True)
+    return index.search(embeddings(value), k, by="likelihood", approximate=True)
 
 
 @pytest.fixture
 def weighed(server):
     index = RemoteIndex.create(server)
     index.set_prior(Prior(torch.zeros(1), torch.full((1,), 1e4)))
-    index.add([f"{n}" for n in range(300)], beliefs(*range(300)), labels=["x"] * 300)
+    index.add([f"{n}" for n in range(300)], embeddings(*range(300)), labels=["x"] * 300)
     return index
 
 
 def test_a_lost_shrunk_mean_is_an_error_and_then_all_is_well(server, weighed):
-    items = server.places[None]
-    server.places[None] = dict(items)  # in reach, while its shrunk mean is not
-    (name,) = set(server.places) - {None}
-    gone = server.places[name].pop(handle_of("7"))
+    items = server.tables[None]
+    server.tables[None] = dict(items)  # in reach, while its shrunk mean is not
+    (name,) = set(server.tables) - {None}
+    gone = server.tables[name].pop(handle_of("7"))
     with pytest.raises(GalleryUnavailableError, match="expected all of its 300 items, got 299 that the server can"):
         likely(weighed, 200)
-    assert weighed.search(beliefs(7), 1).ids.tolist() == [["7"]]
-    server.places[name][handle_of("7")] = gone
+    assert weighed.search(embeddings(7), 1).ids.tolist() == [["7"]]
+    server.tables[name][handle_of("7")] = gone
     assert likely(weighed, 7).ids.tolist() == [["7"]]
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 3))
 def test_a_server_that_stops_within_a_change_answers_for_items_alone(server, weighed, steps):
     for change in (
-        lambda: weighed.add([f"new {n}" for n in range(5)], beliefs(*range(400, 405))),
+        lambda: weighed.add([f"new {n}" for n in range(5)], embeddings(*range(400, 405))),
         lambda: weighed.remove([f"{n}" for n in range(5)]),
     ):
         server.stop_after = steps
@@ -213,26 +213,26 @@ def test_a_server_that_stops_within_a_change_answers_for_items_alone(server, wei
         for value in (0, 4, 400, 404):
             best = min(items, key=lambda item: abs(item - value))
             assert likely(weighed, value).distances[0, 0] == pytest.approx((2 + (best - value) ** 2) ** 0.5)
-    weighed.add(["later"], beliefs(1000))
+    weighed.add(["later"], embeddings(1000))
     assert likely(weighed, 1000, k=3).ids[0, 0] == "later"
     assert likely(weighed, 150).ids.tolist() == [["150"]]
 
 
 def test_recall_is_estimated_again_as_the_gallery_grows(server, weighed, monkeypatch):
-    monkeypatch.setattr(remote_recall, "SMALL", 100)
-    monkeypatch.setattr(remote_recall, "COUNTS", (12, 22))  # about as many as are asked for, so that some are missed
-    spread = torch.Generator().manual_seed(0)
+    monkeypatch.setattr(remote_likelihood, "SMALL", 100)
+    monkeypatch.setattr(remote_likelihood, "COUNTS", (12, 22))  # about as many as are asked for, so some are missed
+    generator = torch.Generator().manual_seed(0)
     for count, measured in ((20, 320), (100, 320), (100, 520)):
-        scale = 10 ** (4 * torch.rand(count, 1, generator=spread))
-        many = Gaussian(100 * torch.randn(count, 1, generator=spread), scale)
+        scale = 10 ** (4 * torch.rand(count, 1, generator=generator))
+        many = Gaussian(100 * torch.randn(count, 1, generator=generator), scale)
         weighed.add([f"{len(weighed)} {n}" for n in range(count)], many)
         weighed.compact()
         assert server.document["recall"]["count"] == measured
     found = likely(weighed, 3)
     assert (found.exact, found.candidates) == (False, 22)
     assert 0.2 < found.recall < 0.95
-    assert weighed.search(beliefs(3), 1, by="likelihood").recall is None  # it is exact
-    assert weighed.search(beliefs(3), 1).recall is None
+    assert weighed.search(embeddings(3), 1, by="likelihood", approximate=False).recall is None  # it is exact
+    assert weighed.search(embeddings(3), 1).recall is None
     weighed.set_prior(Prior(torch.zeros(1), torch.ones(1)))
     assert likely(weighed, 3).recall is None  # nobody knows yet
 
@@ -243,14 +243,14 @@ def test_a_prior_that_is_replaced_meanwhile_is_no_trouble(server, weighed):
     def meanwhile(keys, count, *, shrunk=None):
         server.nearest = find
         weighed.set_prior(Prior(torch.zeros(1), torch.ones(1)))
-        if shrunk not in server.places:
+        if shrunk not in server.tables:
             raise GalleryUnavailableError("memory: nothing of this name")
         return find(keys, count, shrunk=shrunk)
 
     server.nearest = meanwhile
     found = likely(reader, 3)
     np.testing.assert_allclose(found.likelihoods, likely(weighed, 3).likelihoods)
-    assert len(server.places) == 2
+    assert len(server.tables) == 2
 
 
 def test_a_reader_that_meets_a_removal_looks_again(server, index):
@@ -267,8 +267,8 @@ def test_a_reader_that_meets_a_removal_looks_again(server, index):
 
 
 def test_a_damaged_record_and_a_later_format_are_refused(server, index):
-    row, key = server.places[None][handle_of("3")]
-    server.places[None][handle_of("3")] = type(row)(row.number, Item("3", None, {}), row.moments[:-1]), key
+    row, key = server.tables[None][handle_of("3")]
+    server.tables[None][handle_of("3")] = type(row)(row.number, Item("3", None, {}), row.moments[:-1]), key
     with pytest.raises(GalleryError, match="moments of an item: expected 4 bytes"):
         index.get(["3"])
     server.document = {**server.document, "schema": 99}

@@ -22,7 +22,7 @@ def double(embedding):
 def test_pairs_are_compared_as_torch_compares_them(make, prior, scales):
     gallery = double(make(9, seed=1))
     query = double(Gaussian(torch.randn(9, 6), torch.rand(9, scales) + 0.1))
-    ours, theirs = PairMoments.of(query.by_draw()), PairMoments.of(gallery.by_draw())
+    ours, theirs = PairMoments.from_draws(query.by_draw()), PairMoments.from_draws(gallery.by_draw())
     np.testing.assert_allclose(distances(ours, theirs), rms_distance(query, gallery, paired=True), rtol=1e-12)
     wanted = log_likelihood_ratio(query, gallery, prior, paired=True)
     np.testing.assert_allclose(log_likelihood_ratios(ours, theirs, prior), wanted, rtol=1e-10, atol=1e-10)
@@ -36,41 +36,23 @@ def test_draws_on_either_side_meet_a_single_one():
     draws = double(Draws.stack([Gaussian(torch.randn(5, 6), torch.rand(5, 6) + 0.1) for _ in range(3)]))
     single = double(Gaussian(torch.randn(5, 6), torch.rand(5, 1) + 0.1))
     for query, gallery in ((draws, single), (single, draws), (draws, draws)):
-        ours, theirs = PairMoments.of(query.by_draw()), PairMoments.of(gallery.by_draw())
+        ours, theirs = PairMoments.from_draws(query.by_draw()), PairMoments.from_draws(gallery.by_draw())
         np.testing.assert_allclose(distances(ours, theirs), rms_distance(query, gallery, paired=True), rtol=1e-12)
         wanted = log_likelihood_ratio(query, gallery, EACH, paired=True)
         np.testing.assert_allclose(log_likelihood_ratios(ours, theirs, EACH), wanted, rtol=1e-10)
 
 
-@pytest.mark.parametrize("prior", [ONE, EACH], ids=["one variance", "per dimension"])
-@pytest.mark.parametrize("scales", [1, 6])
-def test_queries_meet_rows_of_items(make, prior, scales):
-    gallery, query = make(8, seed=1), Gaussian(torch.randn(2, 6), torch.rand(2, scales) + 0.1)
-    pairs = PairMoments.of(query.by_draw())[np.repeat([0, 1], 4)], PairMoments.of(gallery.by_draw())
-    rows = PairMoments.of(query.by_draw()).shaped(2, 1), PairMoments.of(gallery.by_draw()).shaped(2, 4)
-    np.testing.assert_allclose(distances(*rows).ravel(), distances(*pairs), rtol=1e-12)
-    wanted = log_likelihood_ratios(*pairs, prior)
-    np.testing.assert_allclose(log_likelihood_ratios(*rows, prior).ravel(), wanted, rtol=1e-12)
-
-
-def test_moments_are_those_in_double_precision(make):
-    embedding = make(5, seed=2).map(lambda tensor: tensor.requires_grad_())
-    ours, theirs = PairMoments.of(embedding.by_draw()), PairMoments.of(double(embedding.detach()).by_draw())
-    for one, other in ((ours.means, theirs.means), (ours.variances, theirs.variances)):
-        assert all(np.array_equal(a, b) and a.dtype == np.float64 for a, b in zip(one, other, strict=True))
-
-
 def test_records_have_the_moments_of_their_family(make):
     embedding = make(7, seed=3)
-    layout = Layout.of(embedding)
-    moments = PairMoments.read(layout.pack(embedding), layout)
-    for place, draw in enumerate(double(embedding).by_draw()):
-        np.testing.assert_array_equal(moments.means[place], draw.mean)
-        variance = np.broadcast_to(moments.variances[place], draw.variance.shape)
+    layout = Layout.from_embedding(embedding)
+    moments = PairMoments.from_records(layout.pack(embedding), layout)
+    for number, draw in enumerate(double(embedding).by_draw()):
+        np.testing.assert_array_equal(moments.means[number], draw.mean)
+        variance = np.broadcast_to(moments.variances[number], draw.variance.shape)
         np.testing.assert_array_equal(variance, draw.variance)
 
 
 def test_two_points_have_no_likelihood():
-    points = PairMoments.of((double(Point(torch.zeros(2, 6))),))
-    with pytest.raises(InputError, match="expected beliefs with some variance, got two points"):
+    points = PairMoments.from_draws((double(Point(torch.zeros(2, 6))),))
+    with pytest.raises(InputError, match="expected embeddings with some variance, got two points"):
         log_likelihood_ratios(points, points, ONE)

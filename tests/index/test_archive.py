@@ -21,8 +21,8 @@ def points(*values):
 
 
 def contents(gallery):
-    ids, belief = gallery.embedding()
-    return ids, gallery.items(ids), {name: array.tobytes() for name, array in belief.arrays().items()}, gallery.about
+    ids, embedding = gallery.embedding()
+    return ids, gallery.items(ids), {name: array.tobytes() for name, array in embedding.arrays().items()}, gallery.about
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def file(tmp_path):
     return tmp_path / "gallery.npz"
 
 
-def beliefs(count, seed=0):
+def embeddings(count, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return Gaussian(torch.randn(count, 6, generator=generator), torch.rand(count, 6, generator=generator))
 
@@ -43,8 +43,8 @@ def test_a_gallery_moves_and_returns_bit_for_bit(urls, tmp_path, monkeypatch):
     prior = Prior(torch.zeros(6), torch.ones(6) / 3)
     with LocalIndex.create(tmp_path / "first", about={"model": "m"}) as first:
         ids = [f"item {n}" for n in range(50)]
-        first.add(ids, beliefs(50), labels=[None, "x"] * 25, metadata=[{"n": n, "name": "ö"} for n in range(50)])
-        first.add(ids[:3], beliefs(3, seed=7))
+        first.add(ids, embeddings(50), labels=[None, "x"] * 25, metadata=[{"n": n, "name": "ö"} for n in range(50)])
+        first.add(ids[:3], embeddings(3, seed=7))
         first.set_prior(prior)
         expected = contents(first)
         assert export_gallery(first, tmp_path / "out.npz") == 50
@@ -87,14 +87,14 @@ def test_an_empty_gallery_moves_too(tmp_path):
 
 
 def test_files_from_before_the_manifest_are_read(tmp_path):
-    belief = Gaussian(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 0.5], [1.0, 2.0]]))
-    extra = {"mean": belief.mean.numpy(), "variance": belief.variance.numpy(), "uncertainty": np.zeros(2)}
+    embedding = Gaussian(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 0.5], [1.0, 2.0]]))
+    extra = {"mean": embedding.mean.numpy(), "variance": embedding.variance.numpy(), "uncertainty": np.zeros(2)}
     named = {"family": np.array("gaussian"), "ids": np.array(["a", "b"]), "labels": np.array(["x", ""])}
-    np.savez(tmp_path / "old.npz", **belief.arrays(), **named, **extra)
+    np.savez(tmp_path / "old.npz", **embedding.arrays(), **named, **extra)
     with LocalIndex.create(tmp_path / "gallery") as index:
         assert import_gallery(tmp_path / "old.npz", index) == 2
         assert index.labels(["a", "b"]) == ["x", None]
-        assert torch.equal(index.get(["a", "b"]).scale, belief.scale)
+        assert torch.equal(index.get(["a", "b"]).scale, embedding.scale)
 
 
 def rewrite(file, **parts):

@@ -24,9 +24,9 @@ def check_search(index, model, query, k):
     names = list(model)
     for row, found in enumerate(matches.ids):
         assert len(set(found)) == k
-        places = [names.index(name) for name in found]
-        # Where brute force rounds differently, two items at one distance may change places; nothing else may.
-        np.testing.assert_allclose(full[row, places], matches.distances[row], rtol=1e-9, atol=1e-9)
+        positions = [names.index(name) for name in found]
+        # Where brute force rounds differently, two items at one distance may swap; nothing else may.
+        np.testing.assert_allclose(full[row, positions], matches.distances[row], rtol=1e-9, atol=1e-9)
     return matches
 
 
@@ -36,22 +36,22 @@ def test_search_is_brute_force_after_any_history(make, path, seed, monkeypatch):
     rng = np.random.default_rng(seed)
     model, index = {}, LocalIndex.create(path)
     for step in range(40):
-        kind = rng.choice(["add", "add", "remove", "compact", "reopen"])
-        if kind == "add":
+        action = rng.choice(["add", "add", "remove", "compact", "reopen"])
+        if action == "add":
             ids = [f"item {n}" for n in rng.choice(120, size=rng.integers(1, 25), replace=False)]
             batch = make(len(ids), seed=100 * seed + step)
             index.add(ids, batch, labels=[f"{name} at {step}" for name in ids])
-            for place, name in enumerate(ids):
+            for position, name in enumerate(ids):
                 model.pop(name, None)
-                model[name] = batch[place]
-        elif kind == "remove" and model:
+                model[name] = batch[position]
+        elif action == "remove" and model:
             gone = rng.choice(list(model), size=rng.integers(1, len(model) // 2 + 2), replace=False).tolist()
             assert index.remove(gone) == len(gone)
             for name in gone:
                 del model[name]
-        elif kind == "compact":
+        elif action == "compact":
             index.compact()
-        elif kind == "reopen":
+        elif action == "reopen":
             index.close()
             index = LocalIndex.open(path, write=True)
             assert index.recovered is None
@@ -184,7 +184,7 @@ def test_bad_numbers_are_refused(path):
         assert index.search(Point(torch.tensor([[-1e15]]))).distances.tolist() == [[pytest.approx(2e15)]]
 
 
-def test_all_items_are_of_one_kind(path):
+def test_all_items_have_one_layout(path):
     gaussian = Gaussian(torch.zeros(1, 4), torch.ones(1, 1))
     with LocalIndex.create(path) as index:
         index.add(["a"], gaussian)

@@ -1,4 +1,4 @@
-"""Which URL leads where, and what is said of the others."""
+"""Which URL leads where, and which errors the others give."""
 
 import importlib.util
 
@@ -44,7 +44,7 @@ def test_urls_that_lead_nowhere(url, message):
         connect(url)
 
 
-def test_what_is_said_of_encryption_is_said_of_milvus_too():
+def test_milvus_checks_the_options_of_encryption_too():
     pytest.importorskip("pymilvus", reason="needs the package pymilvus")
     for options, message in {
         "secure=yes": "expected secure=true or secure=false, got secure=yes",

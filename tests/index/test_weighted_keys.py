@@ -1,4 +1,4 @@
-"""Rows for beliefs with a variance in each dimension: what they say, and that they find what shrunk means miss."""
+"""Rows for embeddings with a variance in each dimension: what they say, and that they find what shrunk means miss."""
 
 import numpy as np
 import torch
@@ -14,14 +14,14 @@ DIM, COUNT = 32, 4000
 PRIOR = Prior(torch.linspace(-1, 1, DIM), torch.ones(DIM))
 
 
-def beliefs(count, seed, *, scale=None):
+def embeddings(count, seed, *, scale=None):
     """Five pictures of each identity, every dimension of each with a variance of its own, over two decades."""
     generator = torch.Generator().manual_seed(seed)
     identities = PRIOR.centre + torch.randn(COUNT // 5, DIM, generator=torch.Generator().manual_seed(7))
     drawn = 10 ** (torch.rand(count, DIM, generator=generator, dtype=torch.float64) - 1)
     scale = drawn if scale is None else scale.expand(count, DIM)
-    places = identities.repeat_interleave(5, 0)[:count]
-    return Gaussian(places + scale * torch.randn(count, DIM, generator=generator, dtype=torch.float64), scale)
+    means = identities.repeat_interleave(5, 0)[:count]
+    return Gaussian(means + scale * torch.randn(count, DIM, generator=generator, dtype=torch.float64), scale)
 
 
 def shared(found, truth):
@@ -29,18 +29,18 @@ def shared(found, truth):
 
 
 def test_a_typical_query_is_scored_as_it_should_be():
-    gallery = beliefs(200, 1)
-    typical = Typical.of(gallery, PRIOR)
-    query = beliefs(9, 2, scale=torch.from_numpy(np.sqrt(typical.query)))
-    asked = ShrunkQuery.of(query, PRIOR, 1)
+    gallery = embeddings(200, 1)
+    typical = Typical.fit(gallery, PRIOR)
+    query = embeddings(9, 2, scale=torch.from_numpy(np.sqrt(typical.query)))
+    asked = ShrunkQuery.from_query(query, PRIOR, 1)
     product = typical.keys(asked).astype(float) @ typical.rows(gallery, PRIOR).T.astype(float)
     wanted = log_likelihood_ratio(query, gallery, PRIOR) + PRIOR.log_density(query)[:, None]
     np.testing.assert_allclose(product, wanted + DIM / 2 * np.log(2 * np.pi), rtol=1e-4, atol=1e-3)
 
 
 def test_rows_hold_the_shrunk_means():
-    gallery = beliefs(50, 1)
-    typical = Typical.of(gallery, PRIOR)
+    gallery = embeddings(50, 1)
+    typical = Typical.fit(gallery, PRIOR)
     again = Typical.from_json(typical.to_json())
     np.testing.assert_array_equal(again.query, typical.query)
     np.testing.assert_array_equal(again.item, typical.item)
@@ -49,8 +49,8 @@ def test_rows_hold_the_shrunk_means():
 
 
 def test_they_find_what_shrunk_means_miss():
-    gallery, query = beliefs(COUNT, 1), beliefs(40, 2)
-    asked, typical = ShrunkQuery.of(query, PRIOR, 1), Typical.of(gallery, PRIOR)
+    gallery, query = embeddings(COUNT, 1), embeddings(40, 2)
+    asked, typical = ShrunkQuery.from_query(query, PRIOR, 1), Typical.fit(gallery, PRIOR)
     best = log_likelihood_ratio(query, gallery, PRIOR).topk(10, 1).indices.tolist()
     _, plain = largest_products(asked.keys, shrunk_rows(gallery, PRIOR), 40)
     _, weighted = largest_products(typical.keys(asked), typical.rows(gallery, PRIOR), 40)
@@ -58,13 +58,13 @@ def test_they_find_what_shrunk_means_miss():
 
 
 def test_a_variance_of_nothing_is_no_trouble():
-    gallery = beliefs(20, 1, scale=torch.zeros(1, dtype=torch.float64))
-    rows = Typical.of(gallery, PRIOR).rows(gallery, PRIOR)
+    gallery = embeddings(20, 1, scale=torch.zeros(1, dtype=torch.float64))
+    rows = Typical.fit(gallery, PRIOR).rows(gallery, PRIOR)
     assert np.isfinite(rows).all()
 
 
 def test_a_gallery_uses_them_and_lives_with_changes(tmp_path):
-    gallery, query = beliefs(COUNT, 1), beliefs(30, 2)
+    gallery, query = embeddings(COUNT, 1), embeddings(30, 2)
     with LocalIndex.create(tmp_path / "gallery") as index:
         index.set_prior(PRIOR)
         index.add([f"{n}" for n in range(COUNT)], gallery)

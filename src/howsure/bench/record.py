@@ -1,4 +1,4 @@
-"""What one run found, as data: enough to make the same run again."""
+"""The record of a run: its results, and enough to repeat it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["commit", "versions", "write_record"]
 
 
 def versions() -> dict[str, str]:
-    """What the digits of a result may depend on."""
+    """Of everything that the digits of a result may depend on."""
     return {
         "howsure": __version__,
         "python": platform.python_version(),

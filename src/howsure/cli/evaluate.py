@@ -130,7 +130,7 @@ def _write_sheets(folder: Path, seen: dict[str, Encoded]) -> list[Path]:
 
 def _draw_map(file: Path, seen: dict[str, Encoded], labels: Sequence[str], *, seed: int) -> None:
     from howsure.plots.map_files import write_map
-    from howsure.plots.maps import View, belief_map, map_rows
+    from howsure.plots.maps import View, embedding_map, map_rows
 
     rows = map_rows(labels, seed=seed)
     count = f"{len(rows):,} of {len(labels):,} pictures"
@@ -139,7 +139,7 @@ def _draw_map(file: Path, seen: dict[str, Encoded], labels: Sequence[str], *, se
         for name, one in seen.items()
     ]
     alt = f"Map of beliefs about {count} of {seen[CLEAN].images.name}, {' and '.join(seen)}"
-    write_map(file, belief_map(views, [labels[row] for row in rows]), alt=alt)
+    write_map(file, embedding_map(views, [labels[row] for row in rows]), alt=alt)
 
 
 def _print_table(rows: dict[str, list[Metric]]) -> None:

@@ -1,4 +1,4 @@
-"""One standard deviation of every belief, drawn in a plane: an ellipse a component, an arc on the circle."""
+"""One standard deviation of every embedding, drawn in a plane: an ellipse a component, an arc on the circle."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FAN = 0.5  # how far outside the circle the arc is drawn that goes all around
 
 @dataclass(frozen=True, eq=False)
 class Outlines:
-    """M closed or open curves about beliefs; several may be about one item."""
+    """M closed or open curves around embeddings; a mixture has several."""
 
-    items: np.ndarray  # (M,) whose belief
-    weights: np.ndarray  # (M,) how much of it, 1 for all but mixtures
+    items: np.ndarray  # (M,) whose embedding
+    weights: np.ndarray  # (M,) of the component, 1 for all but mixtures
     centres: np.ndarray  # (M, 2)
     curves: np.ndarray  # (M, P, 2)
     closed: bool
@@ -34,28 +34,28 @@ class Outlines:
         return np.sqrt(np.square(self.curves - self.centres[:, None]).sum(-1).mean(-1))
 
 
-def map_plane(belief: Embedding) -> Plane:
-    """The belief's own plane where it has two dimensions, else that of its greatest spread."""
-    return Plane(np.zeros(2), np.eye(2)) if belief.dim == 2 else Plane.of(belief)
+def map_plane(embedding: Embedding) -> Plane:
+    """The embedding's own plane where it has two dimensions, else its first two principal axes."""
+    return Plane(np.zeros(2), np.eye(2)) if embedding.dim == 2 else Plane.fit(embedding)
 
 
-def outlines(belief: Embedding, plane: Plane) -> Outlines:
+def outlines(embedding: Embedding, plane: Plane) -> Outlines:
     """The points one standard deviation from the mean in the plane.
 
     An ellipse {m + C^½ u : |u| = 1} for each component, m and C its mean and covariance in the plane. A von
-    Mises-Fisher belief of two dimensions lies on the unit circle: it gets an arc that reaches one circular standard
+    Mises-Fisher embedding of two dimensions lies on the unit circle: it gets an arc that reaches one circular standard
     deviation, (-2 log A)^½, to either side of its direction, and at most around. The farther it reaches, the farther
     outside the circle it is drawn, or arcs would hide each other.
 
     >>> from howsure import Gaussian
-    >>> belief = Gaussian(torch.zeros(1, 2), torch.tensor([[3.0, 1.0]]))
-    >>> np.ptp(outlines(belief, map_plane(belief)).curves, axis=1)
+    >>> embedding = Gaussian(torch.zeros(1, 2), torch.tensor([[3.0, 1.0]]))
+    >>> np.ptp(outlines(embedding, map_plane(embedding)).curves, axis=1)
     array([[6., 2.]])
     """
-    if isinstance(belief, VonMisesFisher) and belief.dim == 2:
-        return _arcs(belief)
-    weights, means, covariances = _moments(belief, plane)
-    items = np.repeat(np.arange(len(belief)), weights.shape[1])
+    if isinstance(embedding, VonMisesFisher) and embedding.dim == 2:
+        return _arcs(embedding)
+    weights, means, covariances = _moments(embedding, plane)
+    items = np.repeat(np.arange(len(embedding)), weights.shape[1])
     centres = means.reshape(-1, 2)
     turn = np.linspace(0, 2 * np.pi, POINTS, endpoint=False)
     circle = np.stack([np.cos(turn), np.sin(turn)], -1)  # (P, 2)
@@ -63,9 +63,9 @@ def outlines(belief: Embedding, plane: Plane) -> Outlines:
     return Outlines(items, weights.reshape(-1), centres, curves, closed=True)
 
 
-def _moments(belief: Embedding, plane: Plane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(embedding: Embedding, plane: Plane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights (N, K), means (N, K, 2) and covariances (N, K, 2, 2) in the plane; several draws become one."""
-    draws = [_one_draw(draw, plane) for draw in belief.by_draw()]
+    draws = [_one_draw(draw, plane) for draw in embedding.by_draw()]
     if len(draws) == 1:
         return draws[0]
     whole = [_total(*draw) for draw in draws]
@@ -74,41 +74,41 @@ def _moments(belief: Embedding, plane: Plane) -> tuple[np.ndarray, np.ndarray, n
     return np.ones((len(mean), 1)), mean[:, None], covariance[:, None]
 
 
-def _one_draw(belief: Embedding, plane: Plane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    log_weights, means, variances = (part.detach().double().numpy() for part in belief.components())
+def _one_draw(embedding: Embedding, plane: Plane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    log_weights, means, variances = (part.detach().double().numpy() for part in embedding.components())
     covariances = np.einsum("pd,nkd,qd->nkpq", plane.axes, variances, plane.axes)
-    if isinstance(belief, VonMisesFisher):
-        covariances = _sphere_covariance(belief, plane)[:, None]
+    if isinstance(embedding, VonMisesFisher):
+        covariances = _sphere_covariance(embedding, plane)[:, None]
     return np.exp(log_weights), (means - plane.centre) @ plane.axes.T, covariances
 
 
-def _sphere_covariance(belief: VonMisesFisher, plane: Plane) -> np.ndarray:
-    """ρ (I - μμᵀ) + A' μμᵀ in the plane, (N, 2, 2): its coordinates hang together, unlike those of other families."""
-    k, gap = _double(belief.concentration), _gap(belief)
-    across = np.divide(1 - gap, k, out=np.full_like(k, 1 / belief.dim), where=k > 0)
-    along = np.clip(gap * (2 - gap) - (belief.dim - 1) * across, 0, None)
-    flat = _double(belief.direction) @ plane.axes.T
+def _sphere_covariance(embedding: VonMisesFisher, plane: Plane) -> np.ndarray:
+    """ρ (I - μμᵀ) + A' μμᵀ in the plane, (N, 2, 2): its coordinates are correlated, unlike those of other families."""
+    k, gap = _double(embedding.concentration), _gap(embedding)
+    across = np.divide(1 - gap, k, out=np.full_like(k, 1 / embedding.dim), where=k > 0)
+    along = np.clip(gap * (2 - gap) - (embedding.dim - 1) * across, 0, None)
+    flat = _double(embedding.direction) @ plane.axes.T
     round_part = across[:, None, None] * (plane.axes @ plane.axes.T)
     return round_part + (along - across)[:, None, None] * (flat[:, :, None] * flat[:, None, :])
 
 
-def _arcs(belief: VonMisesFisher) -> Outlines:
-    direction, gap = _double(belief.direction), _gap(belief)
-    with np.errstate(divide="ignore"):  # who knows nothing may be anywhere
+def _arcs(embedding: VonMisesFisher) -> Outlines:
+    direction, gap = _double(embedding.direction), _gap(embedding)
+    with np.errstate(divide="ignore"):  # concentration 0: all around
         reach = np.minimum(np.sqrt(-2 * np.log1p(-gap)), np.pi)
     angle = np.arctan2(direction[:, 1], direction[:, 0])
     turn = angle[:, None] + reach[:, None] * np.linspace(-1, 1, POINTS + 1)  # (N, P), the direction in the middle
     curves = (1 + FAN * reach / np.pi)[:, None, None] * np.stack([np.cos(turn), np.sin(turn)], -1)
     means = (1 - gap)[:, None] * direction
-    return Outlines(np.arange(len(belief)), np.ones(len(belief)), means, curves, closed=False)
+    return Outlines(np.arange(len(embedding)), np.ones(len(embedding)), means, curves, closed=False)
 
 
 def _total(weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean (N, 2) and covariance (N, 2, 2) of a mixture."""
     mean = np.einsum("nk,nkp->np", weights, means)
     gaps = means - mean[:, None]
-    spread = covariances + gaps[..., :, None] * gaps[..., None, :]
-    return mean, np.einsum("nk,nkpq->npq", weights, spread)
+    moments = covariances + gaps[..., :, None] * gaps[..., None, :]
+    return mean, np.einsum("nk,nkpq->npq", weights, moments)
 
 
 def _root(covariances: np.ndarray) -> np.ndarray:
@@ -117,8 +117,8 @@ def _root(covariances: np.ndarray) -> np.ndarray:
     return (vectors * np.sqrt(values.clip(0))[:, None]) @ vectors.transpose(0, 2, 1)
 
 
-def _gap(belief: VonMisesFisher) -> np.ndarray:
-    return mean_resultant_gap(belief.concentration.double(), belief.dim).detach().numpy()
+def _gap(embedding: VonMisesFisher) -> np.ndarray:
+    return mean_resultant_gap(embedding.concentration.double(), embedding.dim).detach().numpy()
 
 
 def _double(tensor: Tensor) -> np.ndarray:

@@ -61,9 +61,9 @@ def table(
     """A table that scrolls sideways where it does not fit; rows in `ours` stand out."""
     head = _group_row(columns) + _tag("tr", (f'<th scope="col">{html(column.name)}</th>' for column in columns))
     body = []
-    for place, (first, *rest) in enumerate(rows):
+    for number, (first, *rest) in enumerate(rows):
         cells = f'<th scope="row">{html(first)}</th>' + "".join(f"<td>{html(cell)}</td>" for cell in rest)
-        body.append(f"<tr{_class('ours' if place in ours else '')}>{cells}</tr>")
+        body.append(f"<tr{_class('ours' if number in ours else '')}>{cells}</tr>")
     # A region that scrolls must be reachable by keyboard, and then it needs a name.
     return Html(
         f'<p class="soft">{html(caption)}</p>'
@@ -91,13 +91,13 @@ def _group_row(columns: Sequence[Column]) -> str:
 
 
 def figure(svg: str, *, alt: str, caption: object = "") -> Html:
-    """A drawing with a text for those who do not see it."""
+    """A drawing with alternative text."""
     shown = f"<figcaption>{html(caption)}</figcaption>" if caption else ""
     return Html(f'<figure><div role="img" aria-label="{html(alt)}">{svg}</div>{shown}</figure>')
 
 
 def figures(*drawn: Html) -> Html:
-    """Figures side by side where there is room."""
+    """Figures in a row where there is room."""
     return Html(f'<div class="figures">{joined(drawn)}</div>')
 
 

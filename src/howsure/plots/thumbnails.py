@@ -1,4 +1,4 @@
-"""Pictures beside a map, each with a line to what is believed about it."""
+"""Pictures beside a map, each with a line to its embedding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEAR, WORDS = 8, 12  # points between map and picture, and for a caption
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture, the item it is of, and what is said about it."""
+    """A picture, its item, and its caption."""
 
     item: int
     picture: Image.Image
@@ -36,14 +36,14 @@ class Thumbnail:
     colour: tuple[float, ...]
 
 
-def deviations(belief: Embedding) -> np.ndarray:
+def deviations(embedding: Embedding) -> np.ndarray:
     """One standard deviation of each item, as if it were the same in every dimension, (N,)."""
-    return np.sqrt(belief.uncertainty.detach().double().numpy() / belief.dim)
+    return np.sqrt(embedding.uncertainty.detach().double().numpy() / embedding.dim)
 
 
-def examples_of(belief: Embedding, labels: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
+def examples_of(embedding: Embedding, labels: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
     """The most and the least certain items, each most extreme of its class, none twice."""
-    order = np.argsort(deviations(belief), kind="stable")
+    order = np.argsort(deviations(embedding), kind="stable")
     names = np.arange(len(order)) if labels is None else np.asarray(labels)
     most, least = (
         ranked[np.sort(np.unique(names[ranked], return_index=True)[1])][:EXAMPLES] for ranked in (order, order[::-1])
@@ -51,16 +51,11 @@ def examples_of(belief: Embedding, labels: Sequence[str] | None) -> tuple[np.nda
     return most, least[~np.isin(least, most)]
 
 
-def thumbnails(belief: Embedding, images: ImageSet, rows: np.ndarray, colours: np.ndarray) -> list[Thumbnail]:
+def thumbnails(embedding: Embedding, images: ImageSet, rows: np.ndarray, colours: np.ndarray) -> list[Thumbnail]:
     """The pictures of these items, with label and standard deviation."""
-    doubt = deviations(belief)
-    return [
-        Thumbnail(int(i), images.image(int(i)), _caption(images.labels[i], doubt[i]), tuple(colours[i])) for i in rows
-    ]
-
-
-def _caption(label: str | None, doubt: float) -> str:
-    return f"{short(label or '')} ±{doubt:#.2g}".strip()
+    deviation = deviations(embedding)
+    captions = {i: f"{short(images.labels[i] or '')} ±{deviation[i]:#.2g}".strip() for i in rows}
+    return [Thumbnail(int(i), images.image(int(i)), captions[i], tuple(colours[i])) for i in rows]
 
 
 def short(label: str) -> str:
@@ -76,13 +71,13 @@ def short(label: str) -> str:
 def add_thumbnails(
     axes: Axes, rows: Sequence[Sequence[Thumbnail]], shapes: Outlines, *, before: Outlines | None
 ) -> None:
-    """The first row above the map, the second below, from left to right as they lie in it, with lines to their beliefs.
+    """The first row above the map, the second below, from left to right as they lie in it, with lines to them.
 
     A cross marks where an item lay `before`.
     """
     for row, side in zip(rows, (1, -1), strict=True):
-        places = {one.item: shapes.centres[shapes.items == one.item] for one in row}
-        for slot, one in enumerate(sorted(row, key=lambda one: float(places[one.item][:, 0].mean()))):
+        centres = {one.item: shapes.centres[shapes.items == one.item] for one in row}
+        for slot, one in enumerate(sorted(row, key=lambda one: float(centres[one.item][:, 0].mean()))):
             at = ((slot + 0.5) / len(row), max(side, 0))
             _show(axes, one, at=at, side=side)
             _lead(axes, shapes, one.item, at=at)
@@ -92,7 +87,7 @@ def add_thumbnails(
 
 
 def name_rows(axes: Axes) -> None:
-    """Say beside the map which row of pictures is which; in the map whose beliefs chose them."""
+    """Captions of the two rows, at the map whose embeddings chose them."""
     for side, words in ((1, "most certain"), (-1, "least certain")):
         _text(axes, words, (0, max(side, 0)), offset=(-4, 36 * side * STRIP), ha="right", va="center", rotation=90)
 
@@ -128,8 +123,7 @@ def _lead(axes: Axes, shapes: Outlines, item: int, *, at: tuple[float, float]) -
     for i in np.flatnonzero(shapes.items == item):
         outline = Polygon(shapes.curves[i], closed=shapes.closed, fill=False, edgecolor=INK, linewidth=1.1, zorder=4)
         axes.add_patch(outline)
-        place = tuple(shapes.centres[i])
-        axes.annotate("", xy=place, xytext=at, textcoords="axes fraction", arrowprops=line, zorder=4)
+        axes.annotate("", xy=tuple(shapes.centres[i]), xytext=at, textcoords="axes fraction", arrowprops=line, zorder=4)
 
 
 def _text(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[float, float], **look: Any) -> None:

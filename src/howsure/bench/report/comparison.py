@@ -1,4 +1,4 @@
-"""How we stand beside a published table: means over seeds, what was printed, and a verdict on each printed number."""
+"""Our runs against a published table: means over seeds, published numbers, and a verdict on each of these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from howsure.bench.plan import Column, Settled, Table
 from howsure.errors import InputError
 
-__all__ = ["VERDICTS", "Line", "Record", "Standing", "Value", "number", "read_records", "standing"]
+__all__ = ["VERDICTS", "Comparison", "Line", "Record", "Value", "compare", "number", "read_records"]
 
 Record = dict[str, Any]
 Verdict = Literal["beaten", "reached", "not reached", "not run", "settled by it", "other data", ""]
@@ -44,7 +44,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: a method, a score that is free, or chance."""
+    """A row: a method, a training-free score, or chance."""
 
     words: str
     kind: Literal["method", "free", "chance"]
@@ -53,8 +53,8 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A table, its rows, and the conditions that were settled by its own data."""
+class Comparison:
+    """A table, its rows, and the conditions that its own data settled."""
 
     table: Table
     lines: tuple[Line, ...]
@@ -84,13 +84,13 @@ class Standing:
         return sum(value.verdict == verdict for line in self.lines for value in line.values.values())
 
     def verdicts(self) -> str:
-        """What came of all printed numbers, in a line."""
-        told = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)]  # type: ignore[arg-type]
-        return ", ".join(told) or "nothing was published"
+        """The verdicts on all published numbers, counted."""
+        counts = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)]  # type: ignore[arg-type]
+        return ", ".join(counts) or "nothing was published"
 
 
 def read_records(table: Table, folder: Path) -> dict[str, list[Record]]:
-    """The records of each row, by seed; of joined networks only the record with the most members."""
+    """The records of each row, by seed; of an ensemble only the record with the most members."""
     found: dict[str, list[Record]] = {name: [] for name in table.rows}
     for file in sorted(folder.glob("*.json")):
         try:
@@ -116,7 +116,7 @@ def _under(record: Record, prefix: str) -> Record:
     return record | {"metrics": {name.removeprefix(prefix): value for name, value in metrics.items()}, "curves": {}}
 
 
-def standing(table: Table, records: Mapping[str, Sequence[Record]]) -> Standing:
+def compare(table: Table, records: Mapping[str, Sequence[Record]]) -> Comparison:
     """Every row of a table as the records have it."""
     settled = {name: condition for name, rule in table.settled.items() if (condition := _settle(table, records, rule))}
     lines = [
@@ -134,7 +134,7 @@ def standing(table: Table, records: Mapping[str, Sequence[Record]]) -> Standing:
     }
     if chance:
         lines.append(Line("chance", "chance", chance))
-    return Standing(table, tuple(lines), settled, records)
+    return Comparison(table, tuple(lines), settled, records)
 
 
 def _values(
@@ -145,7 +145,7 @@ def _values(
     row: str | None = None,
     scores: Iterable[str] | None = None,
 ) -> dict[str, Value]:
-    """The cells of a row; a free score only has those that are about scores."""
+    """The cells of a row; a training-free score only has those that are about scores."""
     values = {}
     for name, column in table.columns.items():
         metrics = column.metrics if scores is None else [metric for metric in column.metrics if "{score}" in metric]
@@ -167,7 +167,7 @@ def _values(
 
 
 def _names(metrics: Iterable[str], scores: Sequence[str], settled: Mapping[str, str]) -> list[str]:
-    """Metrics with their places filled in; one whose condition is not settled falls out."""
+    """Metrics with their conditions and scores filled in; one whose condition is not settled is left out."""
     filled = []
     for metric in metrics:
         name = metric

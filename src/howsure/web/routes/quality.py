@@ -156,7 +156,7 @@ def _map(view: View, around: Neighbourhood | None, *, why: str | None) -> schema
             ids=[], x=[], y=[], xx=[], xy=[], yy=[], label=[], labels=nothing, uncertainty=[], explained=0.0, **told
         )
     flat = _plane(view.belief)
-    places, spread = flat.places(view.belief), view.belief.mean.double().numpy().var(0).sum()
+    places, spread = flat.project(view.belief), view.belief.mean.double().numpy().var(0).sum()
     covariance = np.einsum("pd,nd,qd->npq", flat.axes, view.belief.variance.double().numpy(), flat.axes, optimize=True)
     return schemas.Map(
         ids=view.ids,

@@ -76,7 +76,7 @@ class Table(_Plain):
     file: Path
     title: str
     source: str
-    experiment: str  # a key of howsure.bench.experiments.EXPERIMENTS
+    experiment: str  # one of howsure.bench.experiments.EXPERIMENTS
     recipe: str  # recipes/NAME.toml, beside the table or shipped
     models: str | None = None  # the table whose models are used, where this one has none of its own
     data: Mapping[str, str]  # a source of pictures for every role

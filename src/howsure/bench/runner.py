@@ -148,14 +148,8 @@ class _Runs:
             if self.stopped:
                 return None
             # Its stdin stays open as long as this process lives; a run ends when it closes.
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=os.environ | ONE_THREAD,
-            )
+            pipe, environment = subprocess.PIPE, os.environ | ONE_THREAD
+            child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=environment)
             self.children.add(child)
             self.share[cell] = 0.0
             return child

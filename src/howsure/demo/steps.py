@@ -20,7 +20,7 @@ from howsure.embeddings import Embedding, cat
 from howsure.errors import CalibrationError
 from howsure.index import LocalIndex
 from howsure.plots.figures import require_matplotlib
-from howsure.recipe import Recipe, recipe_for
+from howsure.recipe import recipe_for
 from howsure.training import Epoch, Step, method_named, run_training
 
 __all__ = ["CONFIDENCE", "HOWSURE", "MAX_ERROR", "NEAREST", "PROMISED", "Demo", "Query", "run"]
@@ -106,7 +106,11 @@ def run(
         write_pictures(out / "pictures", seed=seed)
     reference = data.load(out / "pictures" / "gallery")
     with timed("training", recipe.epochs) as bar:
-        embedder = _trained(reference, recipe, out=out / "model", device=device, bar=bar)
+
+        def tell(event: Step | Epoch) -> None:
+            bar(event.epoch - 1 + event.step / event.steps if isinstance(event, Step) else event.epoch)
+
+        embedder = run_training(reference, recipe, out=out / "model", device=device, tell=tell).embedder
     with timed("indexing", len(reference)) as bar:
         gallery = _indexed(reference, embedder, out=out, bar=bar)
 
@@ -144,13 +148,6 @@ def _timed(stage: Stage, seconds: dict[str, float]) -> Stage:
         seconds[task] = round(time.perf_counter() - begun, 2)
 
     return timed
-
-
-def _trained(images: ImageSet, recipe: Recipe, *, out: Path, device: str, bar: Callable[[float], None]) -> Embedder:
-    def tell(event: Step | Epoch) -> None:
-        bar(event.epoch - 1 + event.step / event.steps if isinstance(event, Step) else event.epoch)
-
-    return run_training(images, recipe, out=out, device=device, tell=tell).embedder
 
 
 def _indexed(images: ImageSet, embedder: Embedder, *, out: Path, bar: Callable[[float], None]) -> Enrolled:

@@ -25,8 +25,7 @@ def _isotonic(fitted: np.ndarray, right: np.ndarray, confidence: np.ndarray) -> 
 
     least = 1 / (len(right) + 2)  # never quite 0 or 1: so few examples cannot know
     steps = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip").fit(fitted, right)
-    probability: np.ndarray = steps.predict(confidence)
-    return probability
+    return steps.predict(confidence)
 
 
 CALIBRATORS: dict[str, tuple[Calibrator, str]] = {

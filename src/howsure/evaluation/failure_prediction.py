@@ -45,5 +45,4 @@ def probability_right(uncertainty: ArrayLike, *, held: tuple[ArrayLike, np.ndarr
 
 
 def _log_certainty(uncertainty: ArrayLike) -> np.ndarray:
-    column: np.ndarray = -np.log(np.maximum(np.asarray(uncertainty, float), 1e-30))[:, None]  # finite where it is 0
-    return column
+    return -np.log(np.maximum(np.asarray(uncertainty, float), 1e-30))[:, None]  # finite where it is 0

@@ -83,10 +83,6 @@ def _novelty(items: Observed, known: Observed) -> np.ndarray:
     return items.embedding.novelty.double().numpy()
 
 
-def _ambiguity(items: Observed, known: Observed) -> np.ndarray:
-    return items.embedding.uncertainty.double().numpy()
-
-
 def mean_member_variance(embedding: Embedding) -> np.ndarray:
     """(N,) the mean over draws of their own total variance."""
     return torch.stack([draw.uncertainty for draw in embedding.by_draw()]).mean(0).double().numpy()
@@ -95,14 +91,12 @@ def mean_member_variance(embedding: Embedding) -> np.ndarray:
 def nearest_classes(items: Observed, known: Observed, depth: int) -> np.ndarray:
     """(N, depth) classes of the nearest known items, by the distance of point estimates."""
     found = neighbours(items.points, known.points, leave_one_out=items is known, depth=depth)
-    classes: np.ndarray = known.labels[found.positions]
-    return classes
+    return known.labels[found.positions]
 
 
 def neighbour_disagreement(classes: np.ndarray) -> np.ndarray:
     """(N,) the share of neighbours, (N, k) nearest first, of another class than the nearest."""
-    share: np.ndarray = (classes[:, :ASKED] != classes[:, :1]).mean(1)
-    return share
+    return (classes[:, :ASKED] != classes[:, :1]).mean(1)
 
 
 def classes_by_draw(items: Observed, known: Observed, depth: int) -> np.ndarray:
@@ -113,8 +107,7 @@ def classes_by_draw(items: Observed, known: Observed, depth: int) -> np.ndarray:
         neighbours(Point(ours.point_estimate), Point(theirs.point_estimate), leave_one_out=items is known, depth=depth)
         for ours, theirs in pairs
     ]
-    classes: np.ndarray = known.labels[np.stack([one.positions for one in found], 1)]
-    return classes
+    return known.labels[np.stack([one.positions for one in found], 1)]
 
 
 def ensemble_disagreement(
@@ -132,8 +125,7 @@ def ensemble_disagreement(
     if reference is None:
         reference = np.sort(_tie(known.embedding))
     ties = (reference.searchsorted(_tie(items.embedding)) + 0.5) / (len(reference) + 1)
-    against: np.ndarray = (classes_by_draw(items, known, ASKED) != answers[:, None, None]).sum((1, 2)) + ties
-    return against
+    return (classes_by_draw(items, known, ASKED) != answers[:, None, None]).sum((1, 2)) + ties
 
 
 def _tie(embedding: Embedding) -> np.ndarray:
@@ -175,7 +167,7 @@ def mahalanobis(known: Observed) -> Callable[[Observed], Tensor]:
 
 SCORES: dict[str, Callable[[Observed, Observed], np.ndarray]] = {
     "novelty": _novelty,
-    "ambiguity": _ambiguity,
+    "ambiguity": lambda items, known: items.embedding.uncertainty.double().numpy(),
     "mean_member_variance": lambda items, known: mean_member_variance(items.embedding),
     "neighbour_disagreement": lambda items, known: neighbour_disagreement(nearest_classes(items, known, ASKED)),
     "ensemble_disagreement": ensemble_disagreement,

@@ -13,7 +13,7 @@ from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.plots.figures import INK
 from howsure.plots.outlines import Outlines, map_plane, outlines
-from howsure.plots.thumbnails import STRIP, add_thumbnails, deviations, examples_of, name_rows, short, thumbnails
+from howsure.plots.thumbnails import STRIP, add_thumbnails, deviations, examples_of, name_rows, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +76,10 @@ def embedding_map(views: Sequence[View], labels: Sequence[str] | None = None) ->
         _draw(axes, drawn, colours, reference=shapes[0].sizes)
         _name_classes(axes, shapes[0], labels)
         if view.images is not None:
-            shown = [thumbnails(view.embedding, view.images, rows, colours) for rows in examples]
-            add_thumbnails(axes, shown, drawn, before=shapes[0] if number else None)
+            named = zip(view.images.labels, deviations(view.embedding), strict=True)
+            captions = [f"{short(name or '')} ±{deviation:#.2g}".strip() for name, deviation in named]
+            before = shapes[0] if number else None
+            add_thumbnails(axes, view.images, captions, examples, shapes=drawn, colours=colours, before=before)
     if strip:
         name_rows(figure.axes[-1])
     _legend(figure, by_label=labels is not None, panels=len(views), pictures=strip > 0)

@@ -6,7 +6,6 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -70,7 +69,11 @@ def write_sheets(folder: Path, images: ImageSet, embedding: Embedding) -> list[P
         how = f"by {name}, large = uncertain; red: the nearest other picture is of another class, {wrong} of {count}"
         file = folder / f"{which}-certain.png"
         write_whole(file, _png(_sheet(images, items, heading=(title, how))))
-        listed.append({"file": file.name, "items": [_json(item, name) for item in items]})
+        rows_json = [
+            {"id": item.id, "label": item.label, name: item.uncertainty, "nearest": item.nearest, "right": item.right}
+            for item in items
+        ]
+        listed.append({"file": file.name, "items": rows_json})
         made.append(file)
     index = {"data": images.name, "pictures": len(images), "sorted_by": name, "large_means": "unsure", "sheets": listed}
     made.append(folder / "index.json")
@@ -92,10 +95,6 @@ def _items(images: ImageSet, embedding: Embedding, rows: np.ndarray, score: np.n
         Item(int(i), images.ids[i], images.labels[i], float(score[i]), images.labels[j])
         for i, j in zip(rows, other, strict=True)
     ]
-
-
-def _json(item: Item, name: str) -> dict[str, Any]:
-    return {"id": item.id, "label": item.label, name: item.uncertainty, "nearest": item.nearest, "right": item.right}
 
 
 def _sheet(images: ImageSet, items: list[Item], *, heading: tuple[str, str]) -> Image.Image:

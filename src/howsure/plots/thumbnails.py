@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,23 +16,13 @@ from howsure.plots.outlines import Outlines
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["STRIP", "Thumbnail", "add_thumbnails", "deviations", "examples_of", "name_rows", "short", "thumbnails"]
+__all__ = ["STRIP", "add_thumbnails", "deviations", "examples_of", "name_rows", "short"]
 
 STRIP = 0.9  # inches that a row of pictures takes
 BOX = (0.84, 0.56)  # inches for a picture
 PRINT = 300  # pixels an inch that are kept of a large picture
 EXAMPLES = 5  # pictures in a row
 NEAR, WORDS = 8, 12  # points between map and picture, and for a caption
-
-
-@dataclass(frozen=True)
-class Thumbnail:
-    """A picture, its item, and its caption."""
-
-    item: int
-    picture: Image.Image
-    caption: str
-    colour: tuple[float, ...]
 
 
 def deviations(embedding: Embedding) -> np.ndarray:
@@ -51,13 +40,6 @@ def examples_of(embedding: Embedding, labels: Sequence[str] | None) -> tuple[np.
     return most, least[~np.isin(least, most)]
 
 
-def thumbnails(embedding: Embedding, images: ImageSet, rows: np.ndarray, colours: np.ndarray) -> list[Thumbnail]:
-    """The pictures of these items, with label and standard deviation."""
-    deviation = deviations(embedding)
-    captions = {i: f"{short(images.labels[i] or '')} ±{deviation[i]:#.2g}".strip() for i in rows}
-    return [Thumbnail(int(i), images.image(int(i)), captions[i], tuple(colours[i])) for i in rows]
-
-
 def short(label: str) -> str:
     """A label on one line, or its end where it is long: labels tend to differ there.
 
@@ -69,20 +51,27 @@ def short(label: str) -> str:
 
 
 def add_thumbnails(
-    axes: Axes, rows: Sequence[Sequence[Thumbnail]], shapes: Outlines, *, before: Outlines | None
+    axes: Axes,
+    images: ImageSet,
+    captions: Sequence[str],
+    rows: Sequence[np.ndarray],
+    *,
+    shapes: Outlines,
+    colours: np.ndarray,
+    before: Outlines | None,
 ) -> None:
-    """The first row above the map, the second below, from left to right as they lie in it, with lines to them.
+    """The first row of items above the map, the second below, from left to right as they lie in it, with lines to them.
 
     A cross marks where an item lay `before`.
     """
-    for row, side in zip(rows, (1, -1), strict=True):
-        centres = {one.item: shapes.centres[shapes.items == one.item] for one in row}
-        for slot, one in enumerate(sorted(row, key=lambda one: float(centres[one.item][:, 0].mean()))):
-            at = ((slot + 0.5) / len(row), max(side, 0))
-            _show(axes, one, at=at, side=side)
-            _lead(axes, shapes, one.item, at=at)
+    for items, side in zip(rows, (1, -1), strict=True):
+        centres = {item: shapes.centres[shapes.items == item] for item in items}
+        for slot, item in enumerate(sorted(items, key=lambda item: float(centres[item][:, 0].mean()))):
+            at = ((slot + 0.5) / len(items), max(side, 0))
+            _show(axes, images.image(int(item)), captions[item], colour=tuple(colours[item]), at=at, side=side)
+            _lead(axes, shapes, item, at=at)
             if before is not None:
-                old = before.centres[before.items == one.item]
+                old = before.centres[before.items == item]
                 axes.plot(*old.T, "x", markersize=5, markeredgewidth=1.3, color=INK, zorder=6)
 
 
@@ -92,16 +81,24 @@ def name_rows(axes: Axes) -> None:
         _text(axes, words, (0, max(side, 0)), offset=(-4, 36 * side * STRIP), ha="right", va="center", rotation=90)
 
 
-def _show(axes: Axes, one: Thumbnail, *, at: tuple[float, float], side: int) -> None:
+def _show(
+    axes: Axes,
+    image: Image.Image,
+    caption: str,
+    *,
+    colour: tuple[float, ...],
+    at: tuple[float, float],
+    side: int,
+) -> None:
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-    small = one.picture.convert("RGB")
+    small = image.convert("RGB")
     small.thumbnail((round(PRINT * BOX[0]), round(PRINT * BOX[1])))  # makes none larger
     picture = np.asarray(small)
     zoom = 72 * min(BOX[0] / picture.shape[1], BOX[1] / picture.shape[0])
     half = zoom * picture.shape[0] / 2
     middle = side * (NEAR + half) + (WORDS if side > 0 else 0)  # a caption is under its picture, on either side
-    frame = {"edgecolor": one.colour, "linewidth": 1.8, "facecolor": "none"}
+    frame = {"edgecolor": colour, "linewidth": 1.8, "facecolor": "none"}
     shown = AnnotationBbox(
         OffsetImage(picture, zoom=zoom, interpolation="nearest"),
         at,
@@ -113,7 +110,7 @@ def _show(axes: Axes, one: Thumbnail, *, at: tuple[float, float], side: int) -> 
         annotation_clip=False,
     )
     axes.add_artist(shown)
-    _text(axes, one.caption, at, offset=(0, middle - half - 3), ha="center", va="top")
+    _text(axes, caption, at, offset=(0, middle - half - 3), ha="center", va="top")
 
 
 def _lead(axes: Axes, shapes: Outlines, item: int, *, at: tuple[float, float]) -> None:

@@ -86,8 +86,8 @@ def judge(validation: Pool, test: Pool, *, count: int = EPISODES) -> dict[str, f
             scores = _scores(test, way, shots, corrupt=poor, count=count, seed=0)
             rules = {rule: _metrics(scores[rule], _temperature(tuning[rule])) for rule in scores}
             right = {rule: _right(of_rule).mean((1, 2)) for rule, of_rule in scores.items()}
-            gains = {rule: _mean_and_interval(share - right["plain"]) for rule, share in right.items()}
-            del gains["plain"]
+            plain = right.pop("plain")
+            gains = {rule: _mean_and_interval(share - plain) for rule, share in right.items()}
             found.setdefault(f"{way}-way", {})[f"{shots}-shot{'-poor' * poor}"] = rules | {"gain": gains}
     return flat(found)
 

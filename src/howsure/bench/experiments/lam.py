@@ -120,9 +120,9 @@ def judge(embedder: Embedder, sets: Sets, *, seed: int = 0) -> dict[str, Any]:
             found |= selective if name == AMBIGUITY else _prefixed(name, selective)
             curves["reliability"] = reliability_points(probability, right)
         if (posterior := posterior_of(embedder.head)) and posterior.kind == "ensemble":
-            score, probability = _disagreement(test, classes[:, 0], known, known_answers)
-            found |= _prefixed("panel", failure_prediction(score, right) | _selective(score, probability, right))
-            curves["risk"]["panel"] = risk_points(score, ~right)
+            against, probability = _disagreement(test, classes[:, 0], known, known_answers)
+            found |= _prefixed("panel", failure_prediction(against, right) | _selective(against, probability, right))
+            curves["risk"]["panel"] = risk_points(against, ~right)
             curves["reliability"] = reliability_points(probability, right)
     found |= _draw_agreement(embedder, sets.test, test, seed=seed)
     return {"metrics": found, "curves": curves}

@@ -124,8 +124,7 @@ class Labelled:
     @property
     def right(self) -> np.ndarray:
         """Whether the nearest other picture is of the same class."""
-        right: np.ndarray = self.near[:, 0] == self.labels
-        return right
+        return self.near[:, 0] == self.labels
 
     @property
     def disagreement(self) -> dict[str, np.ndarray]:

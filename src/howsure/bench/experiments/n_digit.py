@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,11 +153,7 @@ def _closed_form(matcher: Matcher, query: Embedding, gallery: Embedding) -> Tens
 
 def _matching(matchers: Sequence[Matcher], query: Embedding, gallery: Embedding) -> Tensor:
     """Match probabilities of row with row."""
-
-    def paired(matcher: Matcher, a: Embedding, b: Embedding) -> Tensor:
-        return expected_match_probability(matcher, a, b, paired=True)
-
-    return _over_draws(paired, matchers, query, gallery)
+    return _over_draws(partial(expected_match_probability, paired=True), matchers, query, gallery)
 
 
 def _over_draws(value: Callable[..., Tensor], matchers: Sequence[Matcher], *embeddings: Embedding) -> Tensor:

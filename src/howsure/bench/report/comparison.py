@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from howsure.bench.plan import Column, Settled, Table
 from howsure.errors import InputError
@@ -16,7 +16,7 @@ __all__ = ["VERDICTS", "Comparison", "Line", "Record", "Value", "compare", "numb
 
 Record = dict[str, Any]
 Verdict = Literal["beaten", "reached", "not reached", "not run", "settled by it", "other data", ""]
-VERDICTS = ("beaten", "reached", "not reached", "not run", "settled by it", "other data")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)[:-1]
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,8 @@ class Comparison:
 
     def further_columns(self) -> list[str]:
         """The others, if there is anything in them."""
-        known = self.published_columns()
-        rest = [name for name in self.table.columns if name not in known]
-        return [
-            name
-            for name in rest
-            if any(name in line.values and line.values[name].mean is not None for line in self.lines)
-        ]
+        filled = {name for line in self.lines for name, value in line.values.items() if value.mean is not None}
+        return [name for name in self.table.columns if name in filled and name not in self.published_columns()]
 
     def count(self, verdict: Verdict) -> int:
         """How many printed numbers have that verdict."""
@@ -85,7 +80,7 @@ class Comparison:
 
     def verdicts(self) -> str:
         """The verdicts on all published numbers, counted."""
-        counts = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)]  # type: ignore[arg-type]
+        counts = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)]
         return ", ".join(counts) or "nothing was published"
 
 
@@ -106,14 +101,12 @@ def read_records(table: Table, folder: Path) -> dict[str, list[Record]]:
         del records[1 if most > 1 else len(records) :]
     for name, row in table.rows.items():
         if row.reads:
-            found[name] = [_under(record, f"{row.reads.under}.") for record in found[row.reads.row]]
+            prefix = f"{row.reads.under}."
+            for record in found[row.reads.row]:
+                kept = {key: value for key, value in record["metrics"].items() if key.startswith(prefix)}
+                metrics = {key.removeprefix(prefix): value for key, value in kept.items()}
+                found[name].append(record | {"metrics": metrics, "curves": {}})
     return found
-
-
-def _under(record: Record, prefix: str) -> Record:
-    """A record of which only the metrics with that prefix are left, without it."""
-    metrics = {name: value for name, value in record["metrics"].items() if name.startswith(prefix)}
-    return record | {"metrics": {name.removeprefix(prefix): value for name, value in metrics.items()}, "curves": {}}
 
 
 def compare(table: Table, records: Mapping[str, Sequence[Record]]) -> Comparison:

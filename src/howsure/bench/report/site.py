@@ -66,7 +66,7 @@ def _index(found: Sequence[Comparison]) -> str:
     for one in found:
         runs = sum(map(len, one.runs().values()))
         link = Html(f'<a href="{one.table.name}.html">{page.html(one.table.title)}</a>') if runs else one.table.title
-        counts = [one.count(verdict) if runs else "-" for verdict in VERDICTS]  # type: ignore[arg-type]
+        counts = [one.count(verdict) if runs else "-" for verdict in VERDICTS]
         rows.append([link, runs or "not run", *counts])
     return page.document(
         "howsure: published tables, run again",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from howsure.bench.report.comparison import Comparison, Line, Value
 from howsure.bench.report.table_figures import draw_dots
-from howsure.bench.report.text_table import heading
+from howsure.bench.report.text_table import heading, markdown_table
 from howsure.plots.figures import require_matplotlib
 
 if TYPE_CHECKING:
@@ -20,13 +20,10 @@ OURS, PUBLISHED = "#2166ac", "#d6604d"
 def summary(found: Comparison) -> str:
     """Markdown: the methods that were run and the columns that the table names, the published number in brackets."""
     names, lines = found.table.summary, _run(found)
-    head = ["", *(heading(found, name) for name in names)]
-    body = [[line.words, *(_cell(line.values[name]) for name in names)] for line in lines]
-    rows = [head, ["---", *["---:"] * len(names)], *body]
     seeds = sorted({value.seeds for line in lines for value in line.values.values() if value.seeds})
     counts = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
     under = f"{found.table.title}: means over {counts} seeds, in brackets what was published. {found.verdicts()}."
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows) + f"\n\n{under[0].upper()}{under[1:]}\n"
+    return markdown_table(found, names, lines, cell=_cell) + f"\n\n{under[0].upper()}{under[1:]}\n"
 
 
 def summary_figure(found: Comparison) -> Figure:

@@ -38,7 +38,7 @@ class Curve:
 
     def height(self, records: Sequence[Record], score: str) -> np.ndarray:
         """The mean over seeds."""
-        heights: np.ndarray = np.mean([record["curves"][self.key][score] for record in records], axis=0)
+        heights = np.mean([record["curves"][self.key][score] for record in records], axis=0)
         return 1 - heights[::-1] if self.mirrored else heights
 
 
@@ -85,7 +85,7 @@ SEVERITY = {  # metrics against severity: the axis, and the title
 def dots_figure(found: Comparison, name: str) -> Html:
     """One column: our means with one standard deviation to each side, and diamonds for the published numbers."""
     column = found.table.columns[name]
-    lines = [line for line in found.lines if line.kind == "method" and (value := line.values[name]) and _has(value)]
+    lines = [line for line in found.lines if line.kind == "method" and _has(line.values[name])]
     figure, axes = canvas(f"{column.words}, {column.better} is good", "")
     figure.set_size_inches(5, 1.1 + 0.36 * len(lines))
     draw_dots(axes, [line.values[name] for line in lines], colours=SERIES[:2])
@@ -184,7 +184,7 @@ def _severity(found: Comparison, name: str, up: str, title: str) -> Html | None:
 def _line_chart(
     lines: Mapping[str, np.ndarray], x: Sequence[float] | np.ndarray, *, across: str, up: str, marker: str = ""
 ) -> tuple[Figure, Axes]:
-    """A line for each name, told apart by colour and dash, and a legend below."""
+    """A line for each name, by colour and dash, and a legend below."""
     figure, axes = canvas(across, up)
     for row, (words, heights) in enumerate(lines.items()):
         colour, dash = SERIES[row % len(SERIES)], DASHES[row // len(SERIES) % len(DASHES)]

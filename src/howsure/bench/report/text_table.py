@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from howsure.bench.report.comparison import Comparison, Line, Value
 
-__all__ = ["RULE", "heading", "markdown", "notes", "plain", "shown_lines"]
+__all__ = ["RULE", "heading", "markdown", "markdown_table", "notes", "plain", "shown_lines"]
 
 RULE = (
     "Ours: mean ± standard deviation over seeds. A published number is reached where our mean, rounded to as many "
@@ -44,7 +44,8 @@ def markdown(found: Comparison) -> str:
         ("Further columns", found.further_columns()),
     ):
         if columns:
-            parts += [f"## {title}", _markdown_table(found, columns)]
+            lines = shown_lines(found, columns)
+            parts += [f"## {title}", markdown_table(found, columns, lines, cell=_markdown_cell)]
     parts += ["## What the columns are", _conventions(found), "## Notes"]
     parts.append("\n".join(f"- {note}" for note in notes(found)))
     return "\n\n".join(parts) + "\n"
@@ -93,13 +94,13 @@ def _aligned(grid: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _markdown_table(found: Comparison, columns: Sequence[str]) -> str:
-    head = [["", *(heading(found, name) for name in columns)], ["---", *["---:"] * len(columns)]]
-    body = [
-        [line.words, *(_markdown_cell(line.values.get(name, Value())) for name in columns)]
-        for line in shown_lines(found, columns)
-    ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in head + body)
+def markdown_table(
+    found: Comparison, columns: Sequence[str], lines: Iterable[Line], *, cell: Callable[[Value], str]
+) -> str:
+    """A head with the direction that is good, and a row for each line."""
+    rows = [["", *(heading(found, name) for name in columns)], ["---", *["---:"] * len(columns)]]
+    rows += [[line.words, *(cell(line.values.get(name, Value())) for name in columns)] for line in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _markdown_cell(value: Value) -> str:

@@ -250,7 +250,7 @@ def trial(
     heads = heads_of(known, setting, seed)
     scores, near = all_scores(heads, unseen.features, unseen, known, itself=True)
     correct = unseen.species[near.positions[:, 0]] == unseen.species
-    strange = {
+    detection = {
         name: _detection(scores, all_scores(heads, features, unseen, known, itself=False)[0])
         for name, features in (ood or {}).items()
     }
@@ -261,7 +261,7 @@ def trial(
         "prior": heads.prior,
         "recall_at_1": float(correct.mean()),
         "r_auroc": {name: metrics.r_auroc(score, correct) for name, score in scores.items()},
-        "foreign_auroc": strange,
+        "foreign_auroc": detection,
     }
 
 
@@ -327,11 +327,11 @@ def rows_of(records: list[dict[str, Any]]) -> list[Row]:
 
 def table(records: list[dict[str, Any]]) -> str:
     """Mean ± standard deviation over seeds."""
-    strange = list(records[0]["foreign_auroc"])
-    lines = [("score", "R-AUROC", *(f"AUROC, {name}" for name in strange))]
+    ood = list(records[0]["foreign_auroc"])
+    lines = [("score", "R-AUROC", *(f"AUROC, {name}" for name in ood))]
     for score in records[0]["r_auroc"]:
         cells = [_cell([r["r_auroc"][score] for r in records])]
-        cells += [_cell([r["foreign_auroc"][name][score] for r in records]) for name in strange]
+        cells += [_cell([r["foreign_auroc"][name][score] for r in records]) for name in ood]
         lines.append((score, *cells))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]

@@ -40,9 +40,9 @@ def test_an_episode_is_of_some_classes_and_its_queries_are_not_in_its_support() 
         assert episode.support.shape == (5, 3)
         assert episode.query.shape == (5, 9)  # a class has twelve
         assert not set(episode.support.ravel()) & set(episode.query.ravel())
-        together = np.concatenate([episode.support, episode.query], 1)
-        assert (CODES[together] == CODES[together][:, :1]).all()
-        assert len(set(CODES[together][:, 0])) == 5
+        rows = np.concatenate([episode.support, episode.query], 1)
+        assert (CODES[rows] == CODES[rows][:, :1]).all()
+        assert len(set(CODES[rows][:, 0])) == 5
     again, *_ = episodes(CODES, 5, 3, count=4, seed=0)
     assert (again.query == first.query).all()
     other, *_ = episodes(CODES, 5, 3, count=4, seed=1)

@@ -65,7 +65,7 @@ def test_numbers_of_one_step_by_hand(digits) -> None:
 def test_lines_are_means_over_corruptions_from_clean_to_severest(digits) -> None:
     _, _, found = digits
     line = found["severity"]["ambiguity.auroc"]
-    assert line[0] is None  # clean pictures are not told from themselves
+    assert line[0] is None  # clean pictures are not compared with themselves
     assert line[2] == pytest.approx(np.mean([found["metrics"][f"{name}.ambiguity.auroc.2"] for name in CORRUPTIONS]))
     assert found["severity"]["recall_at_1"][0] == found["metrics"]["noise.recall_at_1.0"]
 

@@ -1,12 +1,12 @@
-"""A network from elsewhere on birds it was never taught: does its posterior foresee wrong answers?
+"""A pretrained network on species held out of training: does its posterior predict failures?
 
 `python benchmarks/birds.py [--side 128] [--seeds 0 1 2] [--quick] [--json] [--choose] [--out FOLDER]`
 
-EfficientNet-Lite0, trained on ImageNet by others, stays as it is. A linear layer on top learns from species 1 to 100 of
+EfficientNet-Lite0, pretrained on ImageNet, is frozen. A linear layer on top learns from species 1 to 100 of
 CUB, a last-layer posterior is fitted to it, and species 101 to 200 are searched, each picture among all others.
-R-AUROC: P(a query with a wrong nearest neighbour is the more doubtful one). Beside it what is free: similarity, margin,
-distance to neighbours, norms, Mahalanobis. `--choose` shows the settings side by side on species 51 to 100, after
-learning from 1 to 50; the species that are judged choose nothing. Every seed becomes a JSON file in the folder (default
+R-AUROC: P(a query with a wrong nearest neighbour is the more uncertain one). Training-free scores: similarity, margin,
+distance to neighbours, norms, Mahalanobis. `--choose` compares the settings on species 51 to 100, after
+training on 1 to 50; the test species choose nothing. Every seed becomes a JSON file in the folder (default
 results/birds; with --quick nothing is written unless asked for); those that are there already are read, not repeated.
 Features are kept in the user's cache folder. Needs the extra `pretrained` and HOWSURE_DATA.
 """
@@ -42,10 +42,10 @@ from howsure.posteriors import laplace
 
 FOLDER = Path(__file__).parents[1] / "results" / "birds"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "howsure" / "features.sqlite"
-FOREIGN = {"faces": "lfw", "scenes": "flickr8k:all"}
-FOREIGN_COUNT = 500
-HELD_OUT = 0.1  # of the known pictures, to learn what is usual
-PLACES = {"top-1 distance": 1, "kNN 5 distance": 5, "kNN 50 distance": 50}
+OOD = {"faces": "lfw", "scenes": "flickr8k:all"}
+OOD_COUNT = 500
+HELD_OUT = 0.1  # of the known pictures, the reference of novelty
+NEIGHBOURS = {"top-1 distance": 1, "kNN 5 distance": 5, "kNN 50 distance": 50}
 CHANCE, BAR = 0.5, 1.1  # a bar set before anything was judged: R-AUROC of .55
 
 
@@ -106,11 +106,11 @@ def birds_of(first: int, last: int, *, side: int, every: int = 1) -> Birds:
     return Birds(features_of(images.subset(rows), side), species[rows])
 
 
-def foreign_features(side: int) -> dict[str, Tensor]:
+def ood_features(side: int) -> dict[str, Tensor]:
     found = {}
-    for name, source in FOREIGN.items():
+    for name, source in OOD.items():
         images = data.load(source)
-        rows = np.sort(np.random.default_rng(0).permutation(len(images))[:FOREIGN_COUNT])
+        rows = np.sort(np.random.default_rng(0).permutation(len(images))[:OOD_COUNT])
         found[name] = features_of(images.subset(rows), side)
     return found
 
@@ -150,7 +150,7 @@ def learn(head: nn.Module, loss: nn.Module, known: Birds, *, rate: float, epochs
 
 
 def with_scale(head: PointHead) -> GaussianHead:
-    """The same places for good, and a scale of each picture's own, still to be learned."""
+    """The same means, frozen, and a scale for each picture, still to be learned."""
     other = GaussianHead(head.location.in_features, head.dim)
     other.location.load_state_dict(head.location.state_dict())
     other.location.requires_grad_(False)
@@ -159,7 +159,7 @@ def with_scale(head: PointHead) -> GaussianHead:
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Opinions about the same places: the posterior's, the picture's own scale, and both together."""
+    """Variances around the same means: of the posterior, of the picture's own scale, and of both."""
 
     posterior: nn.Module
     scale: GaussianHead
@@ -168,10 +168,10 @@ class Heads:
 
 
 def heads_of(known: Birds, setting: Setting, seed: int) -> Heads:
-    """As for any network; features take the place of pixels, so that the backbone has nothing left to do."""
+    """As for any network; features take the place of pixels, so that the backbone is the identity."""
     order = np.random.default_rng(seed).permutation(len(known.species))
     cut = round(HELD_OUT * len(order))
-    usual, rest = known.subset(np.sort(order[:cut])), known.subset(np.sort(order[cut:]))
+    reference, rest = known.subset(np.sort(order[:cut])), known.subset(np.sort(order[cut:]))
     head = closed_form(rest, setting)
     contrast = build_loss("SupConLoss", options={"temperature": 0.1})
     learn(head, contrast, rest, rate=setting.rate, epochs=setting.epochs, seed=seed)
@@ -182,7 +182,7 @@ def heads_of(known: Birds, setting: Setting, seed: int) -> Heads:
         pairs = rest.batches(classes=8, per_class=32, seed=seed)
         embedder = Embedder(nn.Flatten(), each, spec_of(setting.side))
         fitted.append(laplace.fit_posterior(embedder, pairs, structure=setting.structure))
-    sure = laplace.with_novelty(fitted[0], [(usual.features, torch.from_numpy(usual.species))])
+    sure = laplace.with_novelty(fitted[0], [(reference.features, torch.from_numpy(reference.species))])
     return Heads(sure.head, scale.eval(), fitted[1].head, sure.card["laplace"]["prior"])
 
 
@@ -190,24 +190,24 @@ def heads_of(known: Birds, setting: Setting, seed: int) -> Heads:
 
 
 @torch.no_grad()
-def said(heads: Heads, features: Tensor) -> dict[str, np.ndarray]:
-    """What the model itself says; large = doubtful."""
-    belief = heads.posterior(features)
+def own_scores(heads: Heads, features: Tensor) -> dict[str, np.ndarray]:
+    """The model's own, large = uncertain."""
+    embedding = heads.posterior(features)
     scores = {
-        "ambiguity": belief.uncertainty,
+        "ambiguity": embedding.uncertainty,
         "total": heads.both(features).uncertainty,
         "own scale": heads.scale(features).uncertainty,
         "variance before normalisation": heads.posterior.raw_variance(features),
-        "novelty": belief.novelty,
+        "novelty": embedding.novelty,
     }
     return {name: score.double().numpy() for name, score in scores.items()}
 
 
 @torch.no_grad()
-def doubts(
+def all_scores(
     heads: Heads, query: Tensor, gallery: Birds, known: Birds, *, itself: bool
 ) -> tuple[dict[str, np.ndarray], Neighbours]:
-    """All scores, large = doubtful, and the nearest places; `itself`: the queries are the gallery."""
+    """All scores, large = uncertain, and the nearest neighbours; `itself`: the queries are the gallery."""
     near = neighbours(*(point_estimates(heads.posterior(x)) for x in (query, gallery.features)), leave_one_out=itself)
     free = {
         "-norm of z": -heads.scale.location(query).norm(dim=-1).double().numpy(),
@@ -215,9 +215,9 @@ def doubts(
         "Mahalanobis to known species": mahalanobis(query, known),
     }
     for space, found in (("embedding", near), ("features", by_features(query, gallery, itself))):
-        free |= {f"{name}, {space}": found.distances[:, k - 1] for name, k in PLACES.items()}
+        free |= {f"{name}, {space}": found.distances[:, k - 1] for name, k in NEIGHBOURS.items()}
         free[f"-margin, {space}"] = -lead(found.distances, gallery.species[found.positions])
-    return said(heads, query) | free, near
+    return own_scores(heads, query) | free, near
 
 
 @cache  # the same for every seed
@@ -244,15 +244,15 @@ def scatter(known: Birds) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trial(
-    known: Birds, unseen: Birds, setting: Setting, *, seed: int, foreign: dict[str, Tensor] | None = None
+    known: Birds, unseen: Birds, setting: Setting, *, seed: int, ood: dict[str, Tensor] | None = None
 ) -> dict[str, Any]:
     """Everything about one seed, ready to be written."""
     heads = heads_of(known, setting, seed)
-    scores, near = doubts(heads, unseen.features, unseen, known, itself=True)
+    scores, near = all_scores(heads, unseen.features, unseen, known, itself=True)
     correct = unseen.species[near.positions[:, 0]] == unseen.species
-    strange = {
-        name: _told_apart(scores, doubts(heads, features, unseen, known, itself=False)[0])
-        for name, features in (foreign or {}).items()
+    detection = {
+        name: _detection(scores, all_scores(heads, features, unseen, known, itself=False)[0])
+        for name, features in (ood or {}).items()
     }
     return {
         "setting": asdict(setting),
@@ -261,16 +261,16 @@ def trial(
         "prior": heads.prior,
         "recall_at_1": float(correct.mean()),
         "r_auroc": {name: metrics.r_auroc(score, correct) for name, score in scores.items()},
-        "foreign_auroc": strange,
+        "foreign_auroc": detection,
     }
 
 
-def _told_apart(usual: dict[str, np.ndarray], strange: dict[str, np.ndarray]) -> dict[str, float]:
-    """AUROC of foreign pictures against unseen birds, by each score."""
+def _detection(known: dict[str, np.ndarray], ood: dict[str, np.ndarray]) -> dict[str, float]:
+    """AUROC of OOD pictures against unseen birds, by each score."""
     out = {}
-    for name, score in strange.items():
-        both = np.concatenate([usual[name], score])
-        out[name] = metrics.auroc(np.arange(len(both)) >= len(usual[name]), both)
+    for name, score in ood.items():
+        both = np.concatenate([known[name], score])
+        out[name] = metrics.auroc(np.arange(len(both)) >= len(known[name]), both)
     return out
 
 
@@ -278,11 +278,17 @@ def _told_apart(usual: dict[str, np.ndarray], strange: dict[str, np.ndarray]) ->
 
 
 def choose() -> str:
-    """Settings side by side on species 51 to 100, after learning from 1 to 50, a third of the pictures, one seed."""
-    usual, lines = Setting(), []
-    tried = [replace(usual, side=side) for side in (64, 128, 192, 224)]
-    tried += [replace(usual, dim=dim) for dim in (64, 256)] + [replace(usual, shrink=shrink) for shrink in (0.3, 30.0)]
-    tried += [replace(usual, epochs=0), replace(usual, rate=1e-4, epochs=3), replace(usual, structure="last-low-rank")]
+    """Settings compared on species 51 to 100, after training on 1 to 50, a third of the pictures, one seed."""
+    default, lines = Setting(), []
+    tried = [replace(default, side=side) for side in (64, 128, 192, 224)]
+    tried += [replace(default, dim=dim) for dim in (64, 256)] + [
+        replace(default, shrink=shrink) for shrink in (0.3, 30.0)
+    ]
+    tried += [
+        replace(default, epochs=0),
+        replace(default, rate=1e-4, epochs=3),
+        replace(default, structure="last-low-rank"),
+    ]
     for setting in tried:
         birds = birds_of(1, 100, side=setting.side, every=3)
         known, held = (birds.subset(np.flatnonzero(mask)) for mask in (birds.species <= 50, birds.species > 50))
@@ -299,9 +305,9 @@ def measured(setting: Setting, seeds: list[int], *, quick: bool, out: Path | Non
     if len(found) < len(seeds):
         few, every = (10, 2) if quick else (100, 1)
         known, unseen = (birds_of(first, first + few - 1, side=setting.side, every=every) for first in (1, 101))
-        foreign = {} if quick else foreign_features(setting.side)
+        ood = {} if quick else ood_features(setting.side)
         for seed in [seed for seed in seeds if seed not in found]:
-            found[seed] = trial(known, unseen, setting, seed=seed, foreign=foreign)
+            found[seed] = trial(known, unseen, setting, seed=seed, ood=ood)
             if file := files[seed]:
                 write_record(file, found[seed])
             print(f"birds: seed {seed} done", file=sys.stderr)
@@ -321,11 +327,11 @@ def rows_of(records: list[dict[str, Any]]) -> list[Row]:
 
 def table(records: list[dict[str, Any]]) -> str:
     """Mean ± standard deviation over seeds."""
-    strange = list(records[0]["foreign_auroc"])
-    lines = [("score", "R-AUROC", *(f"AUROC, {name}" for name in strange))]
+    ood = list(records[0]["foreign_auroc"])
+    lines = [("score", "R-AUROC", *(f"AUROC, {name}" for name in ood))]
     for score in records[0]["r_auroc"]:
         cells = [_cell([r["r_auroc"][score] for r in records])]
-        cells += [_cell([r["foreign_auroc"][name][score] for r in records]) for name in strange]
+        cells += [_cell([r["foreign_auroc"][name][score] for r in records]) for name in ood]
         lines.append((score, *cells))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]

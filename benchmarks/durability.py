@@ -1,6 +1,6 @@
 """A process adds, replaces, removes and compacts, and says so after each change. It is killed at random moments.
 
-What it said must be there. The change in flight is there whole or not at all. A snapshot damaged meanwhile is rebuilt.
+What it acknowledged must be there. The change in flight is there whole or not at all. A damaged snapshot is rebuilt.
 `load.py` has readers beside it.
 """
 
@@ -46,7 +46,7 @@ class Change:
         else:
             index.compact()
 
-    def foresee(self, state: dict[str, str]) -> dict[str, str]:
+    def apply_to(self, state: dict[str, str]) -> dict[str, str]:
         """The state after it: the label of every id, in the order of insertion."""
         kept = state if self.kind == "compact" else {name: seed for name, seed in state.items() if name not in self.ids}
         return {**kept, **{name: str(self.seed) for name in self.ids}} if self.kind == "add" else kept
@@ -61,7 +61,7 @@ def changes(seed: int, state: dict[str, str]) -> Iterator[Change]:
         ids = rng.sample(pool, min(len(pool), rng.choice([1, 20, 300]))) if kind != "compact" else []
         change = Change(kind, ids, rng.randrange(2**31))
         yield change
-        state = change.foresee(state)
+        state = change.apply_to(state)
 
 
 def labels_of(index: Index) -> dict[str, str]:
@@ -94,9 +94,9 @@ def fork_writers() -> None:
 
 @dataclass
 class Score:
-    """Changes said to be done, those of them found, snapshots damaged, those of them rebuilt."""
+    """Changes acknowledged, those of them found, snapshots damaged, those of them rebuilt."""
 
-    said: int = 0
+    acknowledged: int = 0
     found: int = 0
     damaged: int = 0
     rebuilt: int = 0
@@ -112,44 +112,44 @@ def survive(kills: int, seed: int = 0) -> Score:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:
             state: dict[str, str] = {}
             for kill in range(kills):
-                said = kill_one(forks, gallery, seed + kill, delay=rng.uniform(0, 0.4))
-                before, after = outcomes(state, seed + kill, said)
+                acknowledged = kill_one(forks, gallery, seed + kill, delay=rng.uniform(0, 0.4))
+                before, after = outcomes(state, seed + kill, acknowledged)
                 damaged = kill % 4 == 3 and _damage(gallery, rng)
                 with LocalIndex.open(gallery, write=True) as index:
                     score.damaged += damaged
                     score.rebuilt += damaged and index.recovered is not None
                     state = labels_of(index)
                     whole = list(state.items()) in (list(before.items()), list(after.items())) and intact(index)
-                score.said += said
-                score.found += said if whole else 0
+                score.acknowledged += acknowledged
+                score.found += acknowledged if whole else 0
                 if not whole:
-                    score.trouble.append(f"kill {kill} after {said} changes")
+                    score.trouble.append(f"kill {kill} after {acknowledged} changes")
     return score
 
 
 def kill_one(forks: "subprocess.Popen[str]", gallery: Path, seed: int, *, delay: float) -> int:
-    """Start a writer, kill it some time after its first change, and count the changes it said to have done."""
+    """Start a writer, kill it some time after its first change, and count the changes it acknowledged."""
     if forks.stdin is None or forks.stdout is None:
         raise SystemExit("no pipes to the writers")
     forks.stdin.write(f"{seed} {gallery}\n")
     forks.stdin.flush()
-    writer, said = 0, 0
+    writer, acknowledged = 0, 0
     for line in iter(forks.stdout.readline, "killed\n"):
         if line != "done\n":
             writer = int(line)
             continue
-        said += 1
-        if said == 1:
+        acknowledged += 1
+        if acknowledged == 1:
             threading.Timer(delay, os.kill, (writer, signal.SIGKILL)).start()
-    return said
+    return acknowledged
 
 
-def outcomes(state: dict[str, str], seed: int, said: int) -> tuple[dict[str, str], dict[str, str]]:
-    """The state after all changes said to be done, and after one more."""
+def outcomes(state: dict[str, str], seed: int, acknowledged: int) -> tuple[dict[str, str], dict[str, str]]:
+    """The state after all changes acknowledged, and after one more."""
     stream = changes(seed, state)
-    for _ in range(said):
-        state = next(stream).foresee(state)
-    return state, next(stream).foresee(state)
+    for _ in range(acknowledged):
+        state = next(stream).apply_to(state)
+    return state, next(stream).apply_to(state)
 
 
 def _damage(gallery: Path, rng: random.Random) -> bool:
@@ -187,7 +187,7 @@ def measure(quick: bool) -> list[Row]:
     for trouble in score.trouble:
         print(trouble, file=sys.stderr)
     return [
-        at_least(f"acknowledged changes present after {kills} kills", score.found, score.said, 1.0),
+        at_least(f"acknowledged changes present after {kills} kills", score.found, score.acknowledged, 1.0),
         at_least("damaged snapshots rebuilt", score.rebuilt, score.damaged, 1.0),
     ]
 

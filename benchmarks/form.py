@@ -1,6 +1,6 @@
 """The form of all benchmarks: `python benchmarks/NAME.py [--quick] [--json]`.
 
-Ours and a reference are measured side by side in one run. The result is a table, or with `--json` one JSON list of
+Ours and a reference are measured in one run. The result is a table, or with `--json` one JSON list of
 `{what, ours, reference, ratio, bar, holds}`. The exit code is 1 if a bar does not hold.
 """
 
@@ -80,8 +80,8 @@ def table(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         for line in lines
     )

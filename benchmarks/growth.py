@@ -1,4 +1,4 @@
-"""A gallery from ten thousand to a million beliefs: time to build, bytes, and queries a second beside faiss.
+"""A gallery from ten thousand to a million embeddings: time to build, bytes, and queries a second beside faiss.
 
 Identities in 1,000 clusters, five pictures each, 128 dimensions, one variance a picture. faiss holds the plain means,
 in a Flat index and in inverted lists, as many, as coarse and read as often as ours. Single queries on one thread; the
@@ -38,7 +38,7 @@ def measure(quick: bool) -> list[Row]:
         at = f"{point['items']:,} items"
         rows += [
             at_most(f"{at}: seconds to build, beside faiss Flat and IVF", point["build"], point["faiss build"]),
-            at_most(f"{at}: bytes an item on disk, beside its belief", point["bytes"], 4 * (DIM + 1)),
+            at_most(f"{at}: bytes an item on disk, beside its embedding", point["bytes"], 4 * (DIM + 1)),
             at_least(f"{at}: queries/s by distance, exact, beside Flat", point["distance"], point["Flat"]),
             at_least(f"{at}: queries/s by likelihood, exact, beside Flat", point["exact"], point["Flat"]),
             at_least(f"{at}: queries/s by likelihood, lists, beside IVF", point["lists"], point["IVF"]),
@@ -97,8 +97,8 @@ def rate(call: Callable[[Gaussian], object], queries: Gaussian) -> float:
     rounds = []
     for _ in range(3):
         start = time.process_time()
-        for place in range(len(queries)):
-            under(DEFAULT, lambda place=place: call(queries[place]))()
+        for row in range(len(queries)):
+            under(DEFAULT, lambda row=row: call(queries[row]))()
         rounds.append(len(queries) / (time.process_time() - start))
     return max(rounds)
 

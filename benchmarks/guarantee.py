@@ -3,8 +3,8 @@
 `python benchmarks/guarantee.py [--worlds digits fashion cub lfw] [--splits N] [--quick] [--json] [--out FILE]`
 
 Each world is a gallery and queries, a fifth of which no gallery item shows. They are embedded once. A split calibrates
-on some of the queries and judges the policy on all others. Beside ours stand scores that need no training (top-1
-distance, margin, distance to neighbours, all between places): for matches alone, and for unknowns too; the same exact
+on some of the queries and tests the policy on all others. For comparison: training-free scores (top-1 distance,
+margin, distance to neighbours, all between point estimates), for matches alone, and for unknowns too; the same exact
 test, the same splits; and the naive threshold, the widest one whose error on the calibration queries is small enough.
 
 The tolerated error is the smallest of ERRORS at which the best of those scores answers 5 % of the queries, on other
@@ -63,8 +63,8 @@ class World:
     labels: np.ndarray
     gallery: Embedding
     identities: np.ndarray
-    near: Neighbours  # by belief
-    free: Neighbours  # by place alone
+    near: Neighbours  # by expected distance
+    free: Neighbours  # by point estimates
     asked: int  # queries of one calibration
 
     @cached_property
@@ -110,25 +110,25 @@ def world(
 def digits() -> World:
     enrolled, asked = load("digits:train@!8,9"), load("digits:test")
     embedder = run_training(enrolled, recipe_for("digits")).embedder
-    beliefs = embedder.encode(asked), embedder.encode(enrolled)
-    return world(beliefs[0], asked.labels, beliefs[1], enrolled.labels, asked=450)
+    encoded = embedder.encode(asked), embedder.encode(enrolled)
+    return world(encoded[0], asked.labels, encoded[1], enrolled.labels, asked=450)
 
 
 def fashion() -> World:
     """Clothes, and handwritten digits among them as intruders."""
     embedder, rng = Embedder.load(FASHION), np.random.default_rng(0)
     asked = load("fashion-mnist:test")
-    there, foreign = (
+    there, unknown = (
         images.subset(np.sort(rng.permutation(len(images))[:count]))
         for images, count in ((load("fashion-mnist:train"), 1_000), (load("mnist:test"), 2_500))
     )
-    query = cat([embedder.encode(asked), embedder.encode(foreign)])
-    labels = [*asked.labels, *[f"digit {label}" for label in foreign.labels]]
+    query = cat([embedder.encode(asked), embedder.encode(unknown)])
+    labels = [*asked.labels, *[f"digit {label}" for label in unknown.labels]]
     return world(query, labels, embedder.encode(there), there.labels, asked=2_000)
 
 
 def cub() -> World:
-    """Species 1 to 100, of which the layer on a foreign network saw half of the pictures; 101 to 200 are unknown."""
+    """Species 1 to 100, of which the layer on a pretrained network saw half of the pictures; 101 to 200 are unknown."""
     from birds import Birds, birds_of
 
     birds = [birds_of(first, first + 99, side=128) for first in (1, 101)]
@@ -137,7 +137,7 @@ def cub() -> World:
     order = np.random.default_rng(0).permutation(len(birds[0].species))
     held, there, asked = np.split(order, [len(order) // 10, len(order) // 2])
     asked = np.append(asked, np.arange(len(order), len(species)))
-    query, gallery = beliefs_of(seen, learn=there, held=held, shrink=3.0, asked=asked)
+    query, gallery = embeddings_of(seen, learn=there, held=held, shrink=3.0, asked=asked)
     return world(query, species[asked], gallery, species[there], asked=1_800)
 
 
@@ -155,14 +155,14 @@ def lfw() -> World:
         features = [face(spec.normalise(part.pixels)) for part in stream(images, spec, batch=256, strict=True)]
     seen = Birds(torch.cat(features), np.unique(images.labels, return_inverse=True)[1])
     who = rng.permutation(seen.species.max() + 1)
-    held_people, enrolled, strangers = np.split(who, [150, 1_300])
-    there, asked = [], np.flatnonzero(np.isin(seen.species, strangers)).tolist()
+    held_people, enrolled, unknown = np.split(who, [150, 1_300])
+    there, asked = [], np.flatnonzero(np.isin(seen.species, unknown)).tolist()
     for person in enrolled:
         rows = rng.permutation(np.flatnonzero(seen.species == person)).tolist()
         there += rows[: (len(rows) + 1) // 2]
         asked += rows[(len(rows) + 1) // 2 :]
     held = np.flatnonzero(np.isin(seen.species, held_people))
-    query, gallery = beliefs_of(seen, learn=np.array(there), held=held, shrink=10.0, asked=np.array(asked))
+    query, gallery = embeddings_of(seen, learn=np.array(there), held=held, shrink=10.0, asked=np.array(asked))
     return world(query, seen.species[asked], gallery, seen.species[there], asked=800)
 
 
@@ -193,7 +193,7 @@ def face(pixels: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def beliefs_of(
+def embeddings_of(
     seen: Any, *, learn: np.ndarray, held: np.ndarray, shrink: float, asked: np.ndarray
 ) -> tuple[Embedding, Embedding]:
     """About the queries and about what was learned from, by one layer on features and its posterior."""
@@ -204,8 +204,8 @@ def beliefs_of(
     with torch.enable_grad():
         pairs = known.batches(classes=8, per_class=32, seed=0)
         embedder = laplace.fit_posterior(embedder, pairs, structure="last-full")
-        usual = [(typical.features, torch.from_numpy(typical.species))]
-        head = with_learned_variance(laplace.with_novelty(embedder, usual), usual).head
+        reference = [(typical.features, torch.from_numpy(typical.species))]
+        head = with_learned_variance(laplace.with_novelty(embedder, reference), reference).head
     return tuple(cat([head(part) for part in seen.features[rows].split(512)]) for rows in (asked, learn))
 
 
@@ -286,12 +286,12 @@ def naive_threshold(log_odds: np.ndarray, error: np.ndarray, *, max_error: float
 
 
 def free(world: World, split: Split, *, max_error: float) -> dict[str, Outcome]:
-    """Scores of places alone: a match up to a threshold, and, if that pays, unknown from another one on."""
+    """Scores of point estimates alone: a match up to a threshold, and, if that pays, unknown from another one on."""
     right, found = world.right(world.free), world.free
     scores = {name: found.distances[:, : min(k, found.distances.shape[1])][:, -1] for name, k in FREE.items()}
     scores["margin"] = -lead(found.distances, world.identities[found.positions])
     out = {}
-    for name, doubt in scores.items():
+    for name, score in scores.items():
         for rules in (1, 2):
             prove = partial(
                 widest_threshold,
@@ -300,9 +300,9 @@ def free(world: World, split: Split, *, max_error: float) -> dict[str, Outcome]:
                 max_error=max_error,
                 confidence=1 - (1 - CONFIDENCE) / rules,
             )
-            match, unknown = prove(doubt, ~right), prove(-doubt, world.known) if rules == 2 else None
-            near = doubt[split.new] <= (match.threshold if match else -np.inf)
-            far = -doubt[split.new] <= (unknown.threshold if unknown else -np.inf)
+            match, unknown = prove(score, ~right), prove(-score, world.known) if rules == 2 else None
+            near = score[split.new] <= (match.threshold if match else -np.inf)
+            far = -score[split.new] <= (unknown.threshold if unknown else -np.inf)
             key = name if rules == 1 else f"{name}, unknowns too"
             out[key] = outcome(world, split, match=near, unknown=far & ~near, right=right)
     return out

@@ -1,6 +1,6 @@
 """Eight readers and one writer at once for two minutes, all of them killed at random moments.
 
-Nothing that the writer said to have done may be lost, as in `durability.py`. A reader compares what it finds with a
+Nothing that the writer acknowledged may be lost, as in `durability.py`. A reader compares what it finds with a
 full comparison of what it reads, where nothing changed in between, and never sees an older gallery than before.
 """
 
@@ -28,7 +28,7 @@ READERS, SECONDS, QUICK_SECONDS, K = 8, 120, 20, 10
 
 @dataclass
 class Readings:
-    """What all readers saw together."""
+    """What all readers saw."""
 
     right: int = 0
     changed: int = 0  # meanwhile, so that there is nothing to compare with
@@ -58,14 +58,14 @@ def _look(index: Index, query: Gaussian, now: int) -> bytes:
     found = index.search(query, min(K, len(ids)))
     if index.changes != now:
         return b"c"
-    near, places = rms_distance(query.to(dtype=torch.float64), whole.to(dtype=torch.float64))[0].sort(stable=True)
+    near, order = rms_distance(query.to(dtype=torch.float64), whole.to(dtype=torch.float64))[0].sort(stable=True)
     k = found.ids.shape[1]
-    same = found.ids[0].tolist() == [ids[place] for place in places[:k].tolist()]
+    same = found.ids[0].tolist() == [ids[row] for row in order[:k].tolist()]
     return b"r" if same and found.exact and torch.allclose(torch.from_numpy(found.distances[0]), near[:k]) else b"w"
 
 
 def fork_readers(gallery: Path, seconds: float, seed: int) -> None:
-    """When told to go, keep eight at work, kill one at random every now and then, and print what they saw."""
+    """When started, keep eight at work, kill one at random every now and then, and print what they saw."""
     sys.stdin.readline()
     rng, readings, numbers = random.Random(seed), Readings(), 0
     source, report = os.pipe()
@@ -104,7 +104,7 @@ def _count(source: int, readings: Readings) -> None:
 
 
 def under_load(seconds: float, seed: int = 0) -> tuple[Score, Readings, int]:
-    """What the writers said and what was found of it, what the readers saw, and how many writers were killed."""
+    """Changes the writers acknowledged, those of them found, what the readers saw, and how many writers were killed."""
     rng, score, kills = random.Random(seed), Score(), 0
     with tempfile.TemporaryDirectory() as directory:
         gallery = Path(directory) / "gallery"
@@ -118,12 +118,14 @@ def under_load(seconds: float, seed: int = 0) -> tuple[Score, Readings, int]:
         ):
             state: dict[str, str] = {}
             while kills == 0 or reading.poll() is None:
-                said = kill_one(forks, gallery, seed + kills, delay=rng.uniform(0, 2))
-                before, after = outcomes(state, seed + kills, said)
+                acknowledged = kill_one(forks, gallery, seed + kills, delay=rng.uniform(0, 2))
+                before, after = outcomes(state, seed + kills, acknowledged)
                 with LocalIndex.open(gallery, write=True) as index:
                     state = labels_of(index)
                     whole = list(state.items()) in (list(before.items()), list(after.items())) and intact(index)
-                score.said, score.found, kills = score.said + said, score.found + (said if whole else 0), kills + 1
+                score.acknowledged += acknowledged
+                score.found += acknowledged if whole else 0
+                kills += 1
                 if kills == 1 and reading.stdin:  # there is something to read, and writers are quick to start
                     reading.stdin.write("go\n")
                     reading.stdin.flush()
@@ -136,7 +138,9 @@ def measure(quick: bool) -> list[Row]:
     score, readings, kills = under_load(seconds)
     compared = readings.right + readings.wrong
     return [
-        at_least(f"{seconds} s, {kills} writers killed: changes acknowledged and present", score.found, score.said, 1),
+        at_least(
+            f"{seconds} s, {kills} writers killed: changes acknowledged and present", score.found, score.acknowledged, 1
+        ),
         at_least(f"{READERS} readers, {readings.killed} killed: answers right", readings.right, compared, 1),
         at_most("answers not compared, for the gallery changed meanwhile", readings.changed, compared),
     ]

@@ -160,7 +160,7 @@ def predicting(net: Net, times: int) -> list[Row]:
         rows.append(at_most(what, ours / repeat, reference / repeat, bar))
     pixels, repeat = net.pixels(1), 8
     ours, reference = clocked(
-        forward(told(fitted, net), pixels, repeat), forward(plain, pixels, repeat), repeat * times
+        forward(complete(fitted, net), pixels, repeat), forward(plain, pixels, repeat), repeat * times
     )
     what = f"{net.name}: prediction with novelty and ambiguity, batch 1, ms, beside a forward pass"
     rows.append(at_most(what, ours / repeat, reference / repeat))
@@ -170,7 +170,7 @@ def predicting(net: Net, times: int) -> list[Row]:
     return [*rows, at_most(what, ours, reference, 1.25)]
 
 
-def told(fitted: Embedder, net: Net) -> Embedder:
+def complete(fitted: Embedder, net: Net) -> Embedder:
     """With all that `howsure laplace` adds; a width that has learned nothing costs as much as one that has."""
     novel = laplace.with_novelty(fitted, [(net.pixels(8 * BATCH), torch.arange(8 * BATCH) % 8)])
     return novel.with_head(novel.head.again(ambiguity=LearnedVariance(net.dim))).eval()

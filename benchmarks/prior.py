@@ -1,12 +1,12 @@
-"""How much the prior matters: AUROC of unfamiliar pictures over six decades of prior precision.
+"""How much the prior matters: AUROC of OOD pictures over six decades of prior precision.
 
     python benchmarks/prior.py [--quick] [--json]
 
 Fashion-MNIST against MNIST, with the networks of `howsure bench fashion-mnist`, method point; what is missing of them
 is trained. Curvature is gathered once for a structure, from the pictures that training saw. The decades lie around the
 prior of greatest marginal likelihood, which `laplace.fit` takes if nobody says otherwise. Two scores: the posterior
-variance before normalisation, where large is unfamiliar, and novelty, its conformal p-value among the pictures that
-training held out, where too large and too small are unfamiliar alike.
+variance before normalisation, where large is OOD, and novelty, its conformal p-value among the pictures that
+training held out, where too large and too small are OOD alike.
 
 A swing is the best AUROC of the decades less the worst, of the seed where it is widest. The bar is for `last-low-rank`,
 the default structure at 9,216 features. Needs HOWSURE_DATA. A run that is not quick keeps each seed in
@@ -48,16 +48,16 @@ Found = dict[str, dict[str, list[float]]]  # of each structure and score, AUROC 
 def measure(quick: bool) -> list[Row]:
     torch.set_num_threads(1)
     if quick:
-        return rows([judged(0, every=20)])
+        return rows([measured(0, every=20)])
     kept: dict[str, Found] = json.loads(RECORD.read_text(encoding="utf-8"))["seeds"] if RECORD.exists() else {}
     for seed in SEEDS:
         if str(seed) not in kept:
-            kept[str(seed)] = judged(seed)
+            kept[str(seed)] = measured(seed)
             write_record(RECORD, {"decades": list(DECADES), "rank": RANK, "seeds": kept})
     return rows(list(kept.values()))
 
 
-def judged(seed: int, *, every: int = 1) -> Found:
+def measured(seed: int, *, every: int = 1) -> Found:
     """The scores of one network, from every so many pictures."""
     work = Work(table_named("fashion-mnist"), Cell("point", (seed,)), RESULTS / "fashion-mnist")
     training = work.pictures("training")
@@ -68,11 +68,14 @@ def judged(seed: int, *, every: int = 1) -> Found:
     for structure in STRUCTURES:
         chosen, heads[structure] = fitted(embedder, training.subset(seen), structure)
         found[structure] = {"prior": [chosen]}
-    sets = {role: thinned(work.pictures(role), every) for role in ("test", "unfamiliar")}
-    told = {role: variances(embedder, heads, images) for role, images in sets.items()}
-    usual = variances(embedder, heads, training.subset(held))
+    pictures = (
+        thinned(work.pictures("test"), every),
+        thinned(work.pictures("unfamiliar"), every),
+        training.subset(held),
+    )
+    of_test, of_ood, reference = (variances(embedder, heads, images) for images in pictures)
     for structure, by_decade in heads.items():
-        found[structure] |= scores(by_decade, usual[structure], told["test"][structure], told["unfamiliar"][structure])
+        found[structure] |= scores(by_decade, reference[structure], of_test[structure], of_ood[structure])
     return found
 
 
@@ -105,11 +108,11 @@ def variances(embedder: Embedder, heads: dict[str, Heads], images: ImageSet) -> 
     return {structure: torch.cat(found, 1) for structure, found in parts.items()}
 
 
-def scores(heads: Heads, usual: Tensor, test: Tensor, unfamiliar: Tensor) -> dict[str, list[float]]:
+def scores(heads: Heads, reference: Tensor, test: Tensor, ood: Tensor) -> dict[str, list[float]]:
     """AUROC by decade, from (decades, N) variances."""
-    positive = np.repeat([False, True], [test.shape[1], unfamiliar.shape[1]])
+    positive = np.repeat([False, True], [test.shape[1], ood.shape[1]])
     found: dict[str, list[float]] = {"variance": [], "novelty": []}
-    for head, known, raw in zip(heads.values(), usual, torch.cat([test, unfamiliar], 1), strict=True):
+    for head, known, raw in zip(heads.values(), reference, torch.cat([test, ood], 1), strict=True):
         found["variance"].append(auroc(positive, raw))
         found["novelty"].append(auroc(positive, -head.again(reference=known.sort().values).typicality(raw)))
     return found

@@ -1,4 +1,4 @@
-"""Searches of 200,000 x 128 beliefs beside plain faiss searches of their means, and what they find.
+"""Searches of 200,000 x 128 embeddings beside plain faiss searches of their means, and what they find.
 
 Beliefs are of pictures of identities, five each, with variances over two decades. All sides run on one thread, faiss
 with the matrix-product threshold that is best for it. The time is of the processor, so that other programs do not
@@ -6,8 +6,8 @@ count. Single queries are what a service sees: each asks something else, and the
 lists read was chosen on items of the gallery when they were made, not on the queries here. `growth.py` goes on to a
 million items.
 
-"Two decades" of a belief with a variance for each dimension has two readings. In the plain one a picture has a level
-over two decades, and dimensions differ by a factor; in the harder one every dimension has its own two decades.
+"Two decades" of an embedding with a variance for each dimension has two readings. In the plain one a picture has a
+level over two decades, and dimensions differ by a factor; in the harder one every dimension has its own two decades.
 """
 
 import tempfile
@@ -139,7 +139,7 @@ def lists(index: Index, queries: Gaussian, name: str, *, bar: float | None = Non
         at_least(f"lists, {name}: share of the true 10", share, 1.0, bar),
         at_least(f"lists, {name}: that share beside its estimate", share, found.recall or 0.0),
     ]
-    single = [queries[place] for place in range(16)]
+    single = [queries[row] for row in range(16)]
     for name_of, asked, times in ((f"single of {len(single)}", single, 15), ("batch of 64", [queries], 15)):
         calls = (
             under(DEFAULT, lambda asked=asked, how=how: [index.search(one, K, **how) for one in asked])

@@ -1,7 +1,7 @@
-"""The web app under load: `howsure serve` over 50,000 beliefs, asked by several clients at once on loopback.
+"""The web app under load: `howsure serve` over 50,000 embeddings, asked by several clients at once on loopback.
 
-Each client asks, waits for the answer, and asks again, with beliefs that it brings. Every search is exact, weighed and
-decided by a policy. Clients and server share the machine. The processor's time of the server comes from its own
+Each client sends embeddings, waits for the answer, and sends the next. Every search is exact, and decided by a policy.
+Clients and server share the machine. The processor's time of the server comes from its own
 `/metrics`, so other programs do not count in it.
 """
 
@@ -44,19 +44,19 @@ def make(folder: Path) -> tuple[Path, Gaussian]:
     torch.manual_seed(0)
     people = torch.randn(COUNT // EACH + QUERIES, DIM, generator=torch.Generator().manual_seed(1))
     known = np.arange(COUNT // EACH).repeat(EACH)
-    belief, names = pictures(people[known], 2), [f"person {who}" for who in known.tolist()]
+    embedding, names = pictures(people[known], 2), [f"person {who}" for who in known.tolist()]
     embedder = Embedder("lam-fashion", "gaussian", InputSpec(8, 8, 1, (0.0,), (1.0,)), dim=DIM)
     embedder.save(folder / "model")
     held_out = pictures(people[: 2 * QUERIES], 3)
     some = slice(0, 10 * QUERIES)  # enough of the gallery to learn from
     labels = [f"person {who}" for who in range(2 * QUERIES)]
-    policy = calibrate(held_out, labels, belief[some], names[some], max_error=0.05, model=embedder.fingerprint)
+    policy = calibrate(held_out, labels, embedding[some], names[some], max_error=0.05, model=embedder.fingerprint)
     policy.save(folder / "model")
     about = {"model": str(folder / "model"), "fingerprint": embedder.fingerprint}
     with LocalIndex.create(folder / "gallery", about=about) as index:
-        ids = [f"{name}/{place}.jpg" for place, name in enumerate(names)]
+        ids = [f"{name}/{row}.jpg" for row, name in enumerate(names)]
         notes = [{"path": f"/pictures/{name}", "bytes": 10_000, "modified": 0} for name in ids]
-        index.add(ids, belief, labels=names, metadata=notes)
+        index.add(ids, embedding, labels=names, metadata=notes)
         index.compact()
     return folder / "gallery", pictures(people[-2 * QUERIES :], 4)
 
@@ -67,10 +67,10 @@ def serving(gallery: Path) -> Iterator[int]:
     words = [sys.executable, "-m", "howsure", "serve", str(gallery), "--no-open", "--port", "0"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
-            said = process.stderr.readline() if process.stderr else ""
-            found = re.search(r":(\d+)/", said)
+            line = process.stderr.readline() if process.stderr else ""
+            found = re.search(r":(\d+)/", line)
             if not found:
-                raise SystemExit(said)
+                raise SystemExit(line)
             yield int(found[1])
         finally:
             process.kill()
@@ -79,7 +79,9 @@ def serving(gallery: Path) -> Iterator[int]:
 def requests(queries: Gaussian, port: int) -> list[bytes]:
     """Each query as the bytes of a request."""
     rows = zip(queries.location.tolist(), queries.scale.tolist(), strict=True)
-    bodies = [json.dumps({"fields": {"location": [place], "scale": [scale]}, "k": 5}).encode() for place, scale in rows]
+    bodies = [
+        json.dumps({"fields": {"location": [location], "scale": [scale]}, "k": 5}).encode() for location, scale in rows
+    ]
     head = f"POST {ROUTE} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\nContent-Length: "
     return [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
 
@@ -89,20 +91,20 @@ async def load(asked: list[bytes], port: int, seconds: float, clients: int) -> l
     took: list[float] = []
     until = time.perf_counter() + seconds
 
-    async def client(place: int) -> None:
+    async def client(turn: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while (begun := time.perf_counter()) < until:
-            writer.write(asked[place % len(asked)])
+            writer.write(asked[turn % len(asked)])
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"content-length: (\d+)", head)
             body = await reader.readexactly(int(length[1]) if length else 0)
             if b" 200 " not in head[:20]:
                 raise SystemExit(f"the server answered {head[:20]!r} {body[:200]!r}")
             took.append(time.perf_counter() - begun)
-            place += clients
+            turn += clients
         writer.close()
 
-    await asyncio.gather(*(client(place) for place in range(clients)))
+    await asyncio.gather(*(client(turn) for turn in range(clients)))
     return took
 
 

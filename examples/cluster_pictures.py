@@ -1,10 +1,10 @@
-"""Put pictures of the same thing together without any names, the sure ones first.
+"""Cluster pictures without labels, the most certain first.
 
     python examples/cluster_pictures.py
 
 One half of the digits trains a model. Of the other half some have labels, which say how near is near enough; the rest
-is clustered, without confidence and with it. The last number is B-cubed precision: of what is together, how much
-belongs together.
+is clustered, without confidence and with it. The last number is B-cubed precision: of the pictures in a
+cluster, how many share a class.
 """
 
 from howsure import data, recipe_for

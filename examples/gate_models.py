@@ -19,27 +19,27 @@ CHEAP = recipe_for("digits").but(backbone="mlp", method="gaussian", height=4, wi
 EXPENSIVE = recipe_for("digits").but(epochs=6)
 
 
-def seen(recipe: Recipe, test: data.ImageSet) -> tuple[Embedding, np.ndarray]:
-    """Beliefs of a model, and whether the nearest other picture is of the same class."""
-    belief = run_training(data.load("digits:train"), recipe).embedder.encode(test)
-    labels, bare = np.array(test.labels), point_estimates(belief)
-    nearest = neighbours(bare, bare, leave_one_out=True, depth=1).positions[:, 0]
-    return belief, labels[nearest] == labels
+def encoded(recipe: Recipe, test: data.ImageSet) -> tuple[Embedding, np.ndarray]:
+    """Embeddings of a model, and whether the nearest other picture is of the same class."""
+    embedding = run_training(data.load("digits:train"), recipe).embedder.encode(test)
+    labels, points = np.array(test.labels), point_estimates(embedding)
+    nearest = neighbours(points, points, leave_one_out=True, depth=1).positions[:, 0]
+    return embedding, labels[nearest] == labels
 
 
 def main() -> float:
     """A curve of accuracy against the share that is asked twice, and one gate."""
     test = data.load("digits:test")
-    (belief, cheap), (_, expensive) = seen(CHEAP, test), seen(EXPENSIVE, test)
-    doubt = belief.uncertainty.numpy()
-    curve = gate_curve(doubt, cheap, expensive)
+    (embedding, cheap), (_, expensive) = encoded(CHEAP, test), encoded(EXPENSIVE, test)
+    uncertainty = embedding.uncertainty.numpy()
+    curve = gate_curve(uncertainty, cheap, expensive)
     for share in (0.0, 0.1, 0.2, 0.3, 0.5, 1.0):
         print(f"{share:4.0%} asked twice: accuracy {curve.at(share):.3f}")
     print(f"above asking at random: {curve.gain:.3f} on the mean")
 
     sets = np.random.default_rng(0).permutation(len(test)) % 2 == 0
-    threshold = gate_for(doubt[sets], share=0.5)
-    asked = doubt[~sets] > threshold
+    threshold = gate_for(uncertainty[sets], share=0.5)
+    asked = uncertainty[~sets] > threshold
     print(f"gate at {threshold:.3g}: {asked.mean():.0%} of other digits asked twice")
     return float(np.where(asked, expensive[~sets], cheap[~sets]).mean())
 

@@ -16,10 +16,10 @@ from howsure.training import run_training
 COUNT = 20
 
 
-def accuracy(belief: Embedding, labels: np.ndarray, chosen: list[int]) -> float:
+def accuracy(embedding: Embedding, labels: np.ndarray, chosen: list[int]) -> float:
     """Of the pictures that were not chosen, how many have the label of the nearest chosen one?"""
     rest = np.setdiff1d(np.arange(len(labels)), chosen)
-    nearest = rms_distance(point_estimates(belief[rest]), point_estimates(belief[chosen])).argmin(1).numpy()
+    nearest = rms_distance(point_estimates(embedding[rest]), point_estimates(embedding[chosen])).argmin(1).numpy()
     return float((labels[chosen][nearest] == labels[rest]).mean())
 
 
@@ -27,14 +27,16 @@ def main() -> float:
     """Compare the list with labels at random."""
     embedder = run_training(data.load("digits:train"), recipe_for("digits").but(method="gaussian", epochs=6)).embedder
     new = data.load("digits:test")
-    belief, labels = embedder.encode(new), np.array(new.labels)
+    embedding, labels = embedder.encode(new), np.array(new.labels)
 
-    wanted = label_next(belief, COUNT)
+    wanted = label_next(embedding, COUNT)
     for one in wanted[:3]:
         print(f"{new.ids[one.row]}: {one.reason}, more ambiguous than {one.ambiguity:.0%} of all")
     lottery = [np.random.default_rng(seed).choice(len(labels), COUNT, replace=False).tolist() for seed in range(20)]
-    print(f"{COUNT} labels at random: accuracy {np.mean([accuracy(belief, labels, chosen) for chosen in lottery]):.3f}")
-    return accuracy(belief, labels, [one.row for one in wanted])
+    print(
+        f"{COUNT} labels at random: accuracy {np.mean([accuracy(embedding, labels, chosen) for chosen in lottery]):.3f}"
+    )
+    return accuracy(embedding, labels, [one.row for one in wanted])
 
 
 if __name__ == "__main__":

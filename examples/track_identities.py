@@ -34,9 +34,9 @@ def main() -> float:
         mixed = {name: torch.where(poor[:, 0] if a.ndim == 1 else poor, b, a) for (name, a), b in fields}
         film.append((labels[rows], clean[rows].rebuild(mixed)))
 
-    doubt = clean.uncertainty
+    uncertainty = clean.uncertainty
     for weighted in (False, True):
-        tracker = Tracker(matcher, float(doubt.median()), float(doubt.quantile(0.95)), weighted=weighted)
+        tracker = Tracker(matcher, float(uncertainty.median()), float(uncertainty.quantile(0.95)), weighted=weighted)
         tracks = [tracker.see(frame) for _, frame in film]
         names, found = [names for names, _ in film], np.concatenate(tracks)
         lost = identity_switches(names, tracks)

@@ -1,4 +1,4 @@
-"""Any network, any pytorch-metric-learning loss and miner: train it, ask it, save it, load it back.
+"""Any network, any pytorch-metric-learning loss and miner: train it, use it, save it, load it back.
 
     python examples/your_own_network.py [FOLDER]
 
@@ -50,8 +50,8 @@ def main(folder: Path) -> float:
     restored = Embedder.load(folder, backbone=network())  # weights come from the folder, the module from you
 
     test = data.load("digits:test")
-    belief = restored.encode(test)
-    nearest = rank(torch.cdist(belief.mean, belief.mean), 1, exclude=range(len(test)))
+    embedding = restored.encode(test)
+    nearest = rank(torch.cdist(embedding.mean, embedding.mean), 1, exclude=range(len(test)))
     relevant = [[test.labels[int(row)] == label] for (row,), label in zip(nearest, test.labels, strict=True)]
     return recall_at_k(relevant, 1)
 

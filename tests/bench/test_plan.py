@@ -78,10 +78,10 @@ def test_a_table_that_extends_another_changes_single_keys_of_columns(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("fashion-mist", "did you mean fashion-mnist?"), ("nowhere.toml", "a TOML file")]
+    ("name", "message"), [("fashion-mist", "did you mean fashion-mnist?"), ("nowhere.toml", "a TOML file")]
 )
-def test_an_unknown_table_is_refused_with_a_suggestion(name: str, said: str) -> None:
-    with pytest.raises(InputError, match=said.replace("?", r"\?")):
+def test_an_unknown_table_is_refused_with_a_suggestion(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
         table_named(name)
 
 
@@ -91,7 +91,7 @@ def test_an_unknown_method_is_refused_with_a_suggestion(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('published = { first = "0.50', 'published = { frist = "0.50', "did you mean first"),
         ('method = "point"\nscore', 'method = "points"\nscore', "did you mean point"),
@@ -100,16 +100,16 @@ def test_an_unknown_method_is_refused_with_a_suggestion(tmp_path: Path) -> None:
         ("title =", "title", "expected TOML"),
     ],
 )
-def test_a_wrong_table_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_a_wrong_table_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     tiny_table(tmp_path)
     assert old in TABLE
     (tmp_path / "tiny.toml").write_text(TABLE.replace(old, new), encoding="utf-8")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         table_named(tmp_path / "tiny.toml")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("dim = 3", "dims = 3", "did you mean dim"),
         ('posterior = "laplace"', 'posterior = "laplase"', "a posterior of laplace or"),
@@ -118,8 +118,8 @@ def test_a_wrong_table_is_refused(tmp_path: Path, old: str, new: str, said: str)
         ("[base]", "[bass]", "extends or base"),
     ],
 )
-def test_wrong_recipes_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_wrong_recipes_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in RECIPES
     table = tiny_table(tmp_path, recipes=RECIPES.replace(old, new))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         table.entries(seed=0)

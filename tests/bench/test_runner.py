@@ -12,7 +12,7 @@ import pytest
 from bench.in_process import stay_in_process
 from bench.tiny import RECIPES, tiny_table, write_result
 from howsure.bench.plan import Cell
-from howsure.bench.runner import Told, discard, make_missing, missing, record_file
+from howsure.bench.runner import Progress, discard, make_missing, missing, record_file
 from howsure.errors import InputError
 
 POINT = Cell("point", (0,))
@@ -23,54 +23,54 @@ def record(folder: Path, cell: Cell = POINT) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Told]]:
-    """A whole small table: two networks, then a posterior of each and both together."""
-    root, told = tmp_path_factory.mktemp("bench"), []
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Progress]]:
+    """A whole small table: two networks, then a posterior of each and an ensemble of both."""
+    root, events = tmp_path_factory.mktemp("bench"), []
     table = tiny_table(root)
     with pytest.MonkeyPatch.context() as patch:
         stay_in_process(patch)
         patch.setattr("howsure.posteriors.laplace.learned_variance.STEPS", 50)
-        failed = make_missing(table, table.cells(), root / "results", jobs=1, tell=told.append)
+        failed = make_missing(table, table.cells(), root / "results", jobs=1, tell=events.append)
     assert failed == {}
-    return root, told
+    return root, events
 
 
-def test_every_run_leaves_a_record(done: tuple[Path, list[Told]]) -> None:
-    root, told = done
+def test_every_run_leaves_a_record(done: tuple[Path, list[Progress]]) -> None:
+    root, events = done
     found = record(root / "results")
     assert found["recipe"]["seed"] == 0
     assert found["versions"]["torch"]
     assert found["seconds"]["cpu"] > 0
     assert found["metrics"]["recall_at_1"] > 0.3
     assert record(root / "results", Cell("laplace", (1,)))["metrics"]["novelty.auroc"] > 0
-    joined = record(root / "results", Cell("ensemble", (0, 1)))["metrics"]
-    assert joined["votes.ece"] >= 0
-    assert joined["novelty.auroc"] > 0  # its members are networks with a posterior of their own
-    assert [one.what for one in told if one.cell == POINT and one.what != "going"] == ["begun", "made"]
-    assert told[-1].done == told[-1].total == 5
-    assert told[-1].left == 0
+    ensemble = record(root / "results", Cell("ensemble", (0, 1)))["metrics"]
+    assert ensemble["votes.ece"] >= 0
+    assert ensemble["novelty.auroc"] > 0  # its members are networks with a posterior of their own
+    assert [one.what for one in events if one.cell == POINT and one.what != "going"] == ["begun", "made"]
+    assert events[-1].done == events[-1].total == 5
+    assert events[-1].left == 0
 
 
 def test_the_same_seed_gives_the_same_digits_and_only_what_is_missing_is_made(
-    done: tuple[Path, list[Told]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    done: tuple[Path, list[Progress]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stay_in_process(monkeypatch)
     table = tiny_table(tmp_path)
-    folder, told = tmp_path / "results", []
+    folder, events = tmp_path / "results", []
     other = done[0] / "results" / "point-seed-1.json"
     folder.mkdir()
     (folder / other.name).write_bytes(other.read_bytes())
     cells = [POINT, Cell("point", (1,))]
     assert missing(table, cells, folder) == [POINT]
-    assert make_missing(table, cells, folder, jobs=1, tell=told.append) == {}
-    assert {one.cell for one in told} == {POINT}
+    assert make_missing(table, cells, folder, jobs=1, tell=events.append) == {}
+    assert {one.cell for one in events} == {POINT}
     again, before = record(folder), record(done[0] / "results")
     assert (again["metrics"], again["curves"]) == (before["metrics"], before["curves"])
 
 
 @pytest.mark.slow
-def test_a_run_ends_with_the_one_who_asked_for_it_and_goes_on_from_its_last_whole_epoch(
-    done: tuple[Path, list[Told]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_ends_with_its_parent_and_resumes_from_its_last_whole_epoch(
+    done: tuple[Path, list[Progress]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tiny_table(tmp_path)
     folder = tmp_path / "results"
@@ -89,7 +89,7 @@ def test_a_run_ends_with_the_one_who_asked_for_it_and_goes_on_from_its_last_whol
     assert record(folder)["metrics"] == record(done[0] / "results")["metrics"]
 
 
-def test_runs_go_side_by_side_with_a_thread_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_go_in_parallel_with_a_thread_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits for the other to begin: one after the other, the first would wait in vain."""
     script = tmp_path / "python"
     script.write_text(
@@ -105,9 +105,9 @@ exit 4
     )
     script.chmod(0o700)
     monkeypatch.setattr("howsure.bench.runner.sys.executable", str(script))
-    table, told = tiny_table(tmp_path), []
-    assert make_missing(table, table.cells(["point"]), tmp_path / "results", jobs=2, tell=told.append) == {}
-    assert sorted(one.what for one in told) == ["begun", "begun", "going", "going", "made", "made"]
+    table, events = tiny_table(tmp_path), []
+    assert make_missing(table, table.cells(["point"]), tmp_path / "results", jobs=2, tell=events.append) == {}
+    assert sorted(one.what for one in events) == ["begun", "begun", "going", "going", "made", "made"]
 
 
 def test_a_failure_is_named_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +117,12 @@ def test_a_failure_is_named_and_others_go_on(tmp_path: Path, monkeypatch: pytest
         "epochs = 2", "epochs = 1"
     )
     table = tiny_table(tmp_path, recipes=broken)
-    told: list[Told] = []
+    events: list[Progress] = []
     cells = [POINT, Cell("laplace", (0,))]
-    failed = make_missing(table, cells, tmp_path / "results", jobs=1, tell=told.append)
+    failed = make_missing(table, cells, tmp_path / "results", jobs=1, tell=events.append)
     assert list(failed) == [POINT]
     assert "backbone: expected lam-fashion" in failed[POINT]
-    assert [one.what for one in told if one.what != "going"] == ["begun", "failed", "begun", "made"]
+    assert [one.what for one in events if one.what != "going"] == ["begun", "failed", "begun", "made"]
     assert missing(table, cells, tmp_path / "results") == [POINT]
 
 

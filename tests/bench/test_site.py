@@ -37,7 +37,7 @@ def test_pages_are_whole_and_lead_to_each_other(tables: list[Table], tmp_path: P
     assert check_page(index, links={"tiny.html"}).sources == ["tiny.html"]
     found = check_page(page, links={"index.html"})
     assert found.tags.count("table") == 2
-    assert found.tags.count("svg") == 7  # three columns of dots, three kinds of curves, one reliability
+    assert found.tags.count("svg") == 7  # three columns of dots, three curves, one reliability
     assert "Fashion-MNIST" in index
     assert "not run" in index
 
@@ -48,11 +48,9 @@ def test_a_page_says_what_the_records_say(tables: list[Table], tmp_path: Path) -
     for part in ("0.555 ± 0.007", "0.50 ± 0.01", "beaten", "not reached", "chance", "nearest neighbour", "2.00 hours"):
         assert part in text
     assert 'scope="row">Laplace' in page
-    # Error rises evenly from 0 to 0.2; what is left out first is most doubtful, so accuracy rises from 0.8 to 1.
-    assert 'aria-label="Error among the surest answers, mean height of each curve: Laplace 0.100' in page
-    assert (
-        'aria-label="Sparsification: accuracy without the most doubtful, mean height of each curve: Laplace 0.9' in page
-    )
+    # Error rises evenly from 0 to 0.2; the most uncertain is left out first, so accuracy rises from 0.8 to 1.
+    assert 'aria-label="Risk-coverage curve, mean height of each curve: Laplace 0.100' in page
+    assert 'aria-label="Sparsification curve, mean height of each curve: Laplace 0.9' in page
     assert 'aria-label="mAP@1: Points 0.555 ± 0.007, published 0.50 ± 0.01;' in page
 
 

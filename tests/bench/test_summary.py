@@ -8,22 +8,22 @@ import pytest
 
 from bench.tiny import tiny_table, write_result
 from howsure.bench.plan import table_named
-from howsure.bench.report.comparison import Standing, read_records, standing
+from howsure.bench.report.comparison import Comparison, compare, read_records
 from howsure.bench.report.summary import summary, summary_figure
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Standing:
+def found(tmp_path: Path) -> Comparison:
     folder = tmp_path / "results" / "tiny"
     for seed in (0, 1):
         write_result(folder, "point", (seed,), {"recall_at_1": 0.55 + seed / 100})
     table = tiny_table(tmp_path).model_copy(update={"summary": ("first", "auroc")})
-    return standing(table, read_records(table, folder))
+    return compare(table, read_records(table, folder))
 
 
-def test_it_has_the_named_columns_and_the_methods_that_were_run(found: Standing) -> None:
+def test_it_has_the_named_columns_and_the_methods_that_were_run(found: Comparison) -> None:
     lines = summary(found).splitlines()
     assert lines[0] == "|  | mAP@1 ↑ | AUROC ↑ |"
     assert lines[2] == "| Points | 0.555 (.50) | - |"
@@ -32,7 +32,7 @@ def test_it_has_the_named_columns_and_the_methods_that_were_run(found: Standing)
     assert found.verdicts() in lines[4]
 
 
-def test_the_picture_has_a_panel_a_column_and_a_mark_for_ours_and_for_theirs(found: Standing) -> None:
+def test_the_picture_has_a_panel_a_column_and_a_mark_for_ours_and_for_theirs(found: Comparison) -> None:
     figure = summary_figure(found)
     figure.savefig(io.BytesIO(), format="png")
     first, second = figure.axes
@@ -45,7 +45,7 @@ def test_the_picture_has_a_panel_a_column_and_a_mark_for_ours_and_for_theirs(fou
 
 def test_the_readme_shows_the_main_table_as_the_records_have_it() -> None:
     table = table_named("fashion-mnist")
-    made = summary(standing(table, read_records(table, ROOT / "results" / table.name)))
+    made = summary(compare(table, read_records(table, ROOT / "results" / table.name)))
     shown = re.search(r"<!-- main table -->\n(.*?)<!-- /main table -->", (ROOT / "README.md").read_text(), re.DOTALL)
     assert shown, "README.md has no main table"
     assert shown[1].strip() == made.strip(), (

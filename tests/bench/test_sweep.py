@@ -1,4 +1,4 @@
-"""Errors and doubts against severity, on digits of eight by eight pixels; its figures, on made-up records."""
+"""Errors and uncertainty against severity, on digits of eight by eight pixels; its figures, on made-up records."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from bench.pages import check_page
 from bench.tiny import tiny_table, write_result
 from howsure import data
-from howsure.bench.experiments.sweep import swept
+from howsure.bench.experiments.sweep import sweep
 from howsure.bench.plan import Cell, Table, table_named
 from howsure.bench.report.site import write_site
 from howsure.bench.work import Work
@@ -20,7 +20,7 @@ from howsure.posteriors import laplace
 from howsure.recipe import recipe_for
 from howsure.training import run_training
 
-KINDS = ("noise", "blur")
+CORRUPTIONS = ("noise", "blur")
 FREE = ("top1_distance", "knn50_features")
 
 
@@ -31,18 +31,18 @@ def digits():
         run_training(training, recipe_for("digits").but(backbone="mlp", epochs=3, dim=3)).embedder, training
     )
     anchors = observe(embedder, training.subset(range(300)))
-    return embedder, test, swept(embedder, anchors, test, free=FREE, kinds=KINDS, seed=3)
+    return embedder, test, sweep(embedder, anchors, test, free=FREE, corruptions=CORRUPTIONS, seed=3)
 
 
 def test_recall_falls_with_severity_and_every_number_is_there(digits) -> None:
     _, _, found = digits
     metrics = found["metrics"]
     assert metrics["all.recall_at_1.5"] < metrics["all.recall_at_1.0"] - 0.1
-    for kind in (*KINDS, "all"):
+    for name in (*CORRUPTIONS, "all"):
         for score in ("ambiguity", "novelty", *FREE):
-            ranks = [metrics[f"{kind}.{score}.rank.{step}"] for step in range(6)]
+            ranks = [metrics[f"{name}.{score}.rank.{step}"] for step in range(6)]
             assert np.mean(ranks) == pytest.approx(0.5)
-            assert all(0 <= metrics[f"{kind}.{score}.auroc.{step}"] <= 1 for step in range(1, 6))
+            assert all(0 <= metrics[f"{name}.{score}.auroc.{step}"] <= 1 for step in range(1, 6))
     assert metrics["noise.recall_at_1.0"] == metrics["blur.recall_at_1.0"]
     assert metrics["all.top1_distance.rank.5"] > metrics["all.top1_distance.rank.0"]
 
@@ -55,18 +55,18 @@ def test_numbers_of_one_step_by_hand(digits) -> None:
     labels = np.array(test.labels)
     right = labels[gaps.argmin(1).numpy()] == labels
     assert found["metrics"]["noise.recall_at_1.4"] == pytest.approx(right.mean())
-    doubt = worse.uncertainty.numpy()
-    assert found["metrics"]["noise.ambiguity.r_auroc.4"] == pytest.approx(roc_auc_score(~right, doubt))
-    both = np.concatenate([clean.uncertainty.numpy(), doubt])
+    score = worse.uncertainty.numpy()
+    assert found["metrics"]["noise.ambiguity.r_auroc.4"] == pytest.approx(roc_auc_score(~right, score))
+    both = np.concatenate([clean.uncertainty.numpy(), score])
     wanted = roc_auc_score(np.arange(400) >= 200, both)
     assert found["metrics"]["noise.ambiguity.auroc.4"] == pytest.approx(wanted)
 
 
-def test_lines_are_means_over_kinds_from_clean_to_worst(digits) -> None:
+def test_lines_are_means_over_corruptions_from_clean_to_severest(digits) -> None:
     _, _, found = digits
     line = found["severity"]["ambiguity.auroc"]
-    assert line[0] is None  # clean pictures are not told from themselves
-    assert line[2] == pytest.approx(np.mean([found["metrics"][f"{kind}.ambiguity.auroc.2"] for kind in KINDS]))
+    assert line[0] is None  # clean pictures are not compared with themselves
+    assert line[2] == pytest.approx(np.mean([found["metrics"][f"{name}.ambiguity.auroc.2"] for name in CORRUPTIONS]))
     assert found["severity"]["recall_at_1"][0] == found["metrics"]["noise.recall_at_1.0"]
 
 
@@ -96,4 +96,4 @@ def test_curves_against_severity_are_on_the_page(tmp_path: Path) -> None:
     found = check_page(page, links={"index.html"})
     assert found.tags.count("svg") == 5  # three columns of dots, two against severity
     assert "from severity 1 to 5: Points 0.900 to 0.900; Laplace 0.700 to 0.300" in page
-    assert "Laplace 0.500 to 0.900; free: nearest neighbour 0.500 to 0.550" in page
+    assert "Laplace 0.500 to 0.900; training-free: nearest neighbour 0.500 to 0.550" in page

@@ -7,7 +7,7 @@ from typing import Any
 from howsure.bench.plan import Cell, Table, table_named
 
 TABLE = """
-title = "Digits, two of them unfamiliar"
+title = "Digits, two of them OOD"
 source = "a paper"
 experiment = "lam"
 recipe = "tiny"
@@ -25,7 +25,7 @@ convention = "recall@1"
 words = "AUROC"
 metrics = ["{score}.auroc"]
 better = "high"
-convention = "positive = unfamiliar"
+convention = "positive = OOD"
 chance = 0.5
 
 [columns.auprc]

@@ -35,9 +35,9 @@ def test_the_pictures_are_apart(tmp_path: Path) -> None:
         shown = {folder.name for folder in (tmp_path / part).iterdir()}
         assert shown == (set(UNKNOWN) if "unknown" in part else set("01234567"))
     pure = {file.name: np.asarray(Image.open(file)) for file in (tmp_path / "known").rglob("*.png")}
-    harmed = list((tmp_path / "corrupted").rglob("*.png"))
-    assert len(harmed) == len(pure)
-    changed = [not np.array_equal(pure[f"{file.stem[:4]}.png"], np.asarray(Image.open(file))) for file in harmed]
+    corrupted = list((tmp_path / "corrupted").rglob("*.png"))
+    assert len(corrupted) == len(pure)
+    changed = [not np.array_equal(pure[f"{file.stem[:4]}.png"], np.asarray(Image.open(file))) for file in corrupted]
     assert np.mean(changed) > 0.99
     digits = data.load("digits:all")
     assert np.array_equal(pure[sorted(pure)[0]], np.asarray(digits.image(int(sorted(pure)[0][:4]))))
@@ -75,14 +75,14 @@ def test_a_plain_search_always_answers_and_never_knows_an_unknown(done: show.Dem
     plain = done.row(show.NEAREST)
     assert all(tally.answered == tally.asked for tally in plain.tallies.values())
     assert plain.tallies["unknown"].wrong == plain.tallies["unknown"].asked
-    belief = done.belief.mean.double().numpy()
-    gallery = done.gallery.belief.mean.double().numpy()
-    found = np.array(done.gallery.labels)[(belief @ gallery.T).argmax(1)]
+    embedding = done.embedding.mean.double().numpy()
+    gallery = done.gallery.embedding.mean.double().numpy()
+    found = np.array(done.gallery.labels)[(embedding @ gallery.T).argmax(1)]
     wrong = sum(label != query.label for label, query in zip(found, done.queries, strict=True))
     assert wrong == plain.over(*plain.tallies).wrong
 
 
-def test_it_shows_the_point(done: show.Demo) -> None:
+def test_it_beats_the_nearest_neighbour(done: show.Demo) -> None:
     plain, ours = (done.row(name).over(*show.PROMISED) for name in (show.NEAREST, show.HOWSURE))
     assert done.policy is not None
     assert ours.error is not None
@@ -182,17 +182,17 @@ def test_the_verb(
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 0
-    said, watched = capsys.readouterr()
+    printed, watched = capsys.readouterr()
     assert "writing the report" in watched
     if form == "json":
-        document = json.loads(said)
+        document = json.loads(printed)
         assert [row["rule"] for row in document["table"]] == [row.name for row in done.rows]
         assert document["table"][-1]["known"]["wrong"] == done.row(show.HOWSURE).tallies["known"].wrong
         assert document["seed"] == 0
         assert Path(document["report"]).exists()
         return
-    assert max(map(len, said.split("Try next:")[0].replace(str(done.folder), "").splitlines())) <= 80
-    commands = [line.split() for line in said.split("Try next:")[1].splitlines() if line.strip()]
+    assert max(map(len, printed.split("Try next:")[0].replace(str(done.folder), "").splitlines())) <= 80
+    commands = [line.split() for line in printed.split("Try next:")[1].splitlines() if line.strip()]
     assert len(commands) == 4
     assert all(Path(word).exists() for command in commands for word in command if "/" in word)
     picture = drawing.read_text(encoding="utf-8")

@@ -82,9 +82,9 @@ def test_flags_are_true_or_false(name):
 
 
 @pytest.mark.parametrize("name", TWO_CLASSES)
-@pytest.mark.parametrize(("only", "said"), [(True, "only true"), (False, "only false")])
-def test_one_class_is_undefined(name, only, said):
-    with pytest.raises(InputError, match=f"{said}.*undefined with one class"):
+@pytest.mark.parametrize(("only", "message"), [(True, "only true"), (False, "only false")])
+def test_one_class_is_undefined(name, only, message):
+    with pytest.raises(InputError, match=f"{message}.*undefined with one class"):
         PAIRED[name]([only] * 4, SCORES)
 
 

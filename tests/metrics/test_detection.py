@@ -84,7 +84,7 @@ def test_useless_scores_reach_the_base_rate_and_one_half():
 
 
 def test_fpr95_orientation():
-    # 20 familiar items at 1..20: 95 % of them lie at or below 19, and so does one unfamiliar item of four
+    # 20 known items at 1..20: 95 % of them lie at or below 19, and so does one OOD item of four
     uncertainty = [*range(1, 21), 19, 19.5, 30, 40]
     ood = [False] * 20 + [True] * 4
     assert fpr_at_tpr(ood, uncertainty) == 0.25

@@ -48,7 +48,7 @@ def test_the_whole_gallery_can_be_ranked_when_nobody_is_excluded():
 
 
 @pytest.mark.parametrize(
-    ("distances", "k", "exclude", "said"),
+    ("distances", "k", "exclude", "message"),
     [
         ([[1.0, 2.0]], 0, None, "at least 1"),
         ([[1.0, 2.0]], 1.5, None, "whole number"),
@@ -60,8 +60,8 @@ def test_the_whole_gallery_can_be_ranked_when_nobody_is_excluded():
         ([[1.0, 2.0]], 1, [0, 1], "one entry per item"),
     ],
 )
-def test_rank_refuses(distances, k, exclude, said):
-    with pytest.raises(InputError, match=said):
+def test_rank_refuses(distances, k, exclude, message):
+    with pytest.raises(InputError, match=message):
         rank(distances, k, exclude=exclude)
 
 

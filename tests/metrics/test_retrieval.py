@@ -1,4 +1,4 @@
-"""Recall and mean average precision against loops, and the conventions told apart."""
+"""Recall and mean average precision against loops, and the differences of the conventions."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_direction_earlier_hits_are_better():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: recall_at_k(RANKING, 0), "at least 1"),
         (lambda: recall_at_k(RANKING, 6), "at least 6 ranks, got 5"),
@@ -110,6 +110,6 @@ def test_direction_earlier_hits_are_better():
         (lambda: map_at_r(RANKING, [6]), "at least 6 ranks, got 5"),
     ],
 )
-def test_refusals(call, said):
-    with pytest.raises(InputError, match=said):
+def test_refusals(call, message):
+    with pytest.raises(InputError, match=message):
         call()

@@ -11,7 +11,7 @@ from howsure.errors import InputError
 from howsure.metrics import accuracy_at_coverage, augrc, aurc, e_aurc, r_auroc, risk_coverage
 
 # few distinct uncertainties, so that ties are the rule
-judged = st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.7]), st.booleans()), min_size=1, max_size=6).map(
+cases = st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.7]), st.booleans()), min_size=1, max_size=6).map(
     lambda rows: tuple(np.array(column) for column in zip(*rows, strict=True))
 )
 
@@ -25,7 +25,7 @@ def expected_risk(uncertainty, error):
 
 
 @settings(deadline=None, max_examples=60)
-@given(judged)
+@given(cases)
 def test_ties_give_the_expected_risk(rows):
     uncertainty, error = rows
     curve = risk_coverage(uncertainty, error)
@@ -35,7 +35,7 @@ def test_ties_give_the_expected_risk(rows):
 
 
 @settings(deadline=None, max_examples=60)
-@given(judged)
+@given(cases)
 def test_no_order_beats_the_oracle(rows):
     uncertainty, error = rows
     best = min(aurc(list(order), error) for order in permutations(range(len(error))))
@@ -44,7 +44,7 @@ def test_no_order_beats_the_oracle(rows):
 
 
 @settings(deadline=None, max_examples=60)
-@given(judged)
+@given(cases)
 def test_wrong_and_answered_is_counted_pair_by_pair(rows):
     uncertainty, error = rows
     surer = uncertainty[:, None] < uncertainty  # item i is answered where item j is the threshold
@@ -53,7 +53,7 @@ def test_wrong_and_answered_is_counted_pair_by_pair(rows):
 
 
 @settings(deadline=None, max_examples=60)
-@given(judged)
+@given(cases)
 def test_generalised_risk_is_a_matter_of_accuracy_and_r_auroc(rows):
     uncertainty, error = rows
     right = ~error
@@ -64,7 +64,7 @@ def test_generalised_risk_is_a_matter_of_accuracy_and_r_auroc(rows):
 
 
 @settings(deadline=None)
-@given(judged, st.randoms(use_true_random=False))
+@given(cases, st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(rows, random):
     order = list(range(len(rows[0])))
     random.shuffle(order)
@@ -74,7 +74,7 @@ def test_the_order_of_the_input_does_not_matter(rows, random):
 
 
 @settings(deadline=None)
-@given(judged)
+@given(cases)
 def test_at_full_coverage_uncertainty_has_no_say(rows):
     uncertainty, correct = rows
     assert accuracy_at_coverage(uncertainty, correct, 1.0) == pytest.approx(correct.mean())

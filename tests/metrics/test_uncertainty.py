@@ -13,11 +13,11 @@ from howsure.metrics import aurc, crop_test, kendall_over_bins, kendall_over_bin
 seeds = st.integers(0, 10_000)
 
 
-def answers(seed: int, n: int = 403, *, honest: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def answers(seed: int, n: int = 403, *, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Uncertainties without ties, and answers that fail more often where it is large."""
     rng = np.random.default_rng(seed)
     uncertainty = rng.permutation(n) / n
-    return uncertainty, rng.random(n) > 0.5 * honest * uncertainty
+    return uncertainty, rng.random(n) > 0.5 * slope * uncertainty
 
 
 @settings(deadline=None, max_examples=40)
@@ -97,12 +97,12 @@ def test_crop_test_counts_pairs_with_half_for_ties(rows):
 
 
 def test_direction():
-    honest, correct = answers(0, n=400, honest=2.0)
-    assert kendall_over_bins(honest, correct) > 0.5
-    assert kendall_over_bins(-honest, correct) == pytest.approx(-kendall_over_bins(honest, correct))
-    assert r_auroc(honest, correct) > 0.7
-    assert r_auroc(-honest, correct) == pytest.approx(1 - r_auroc(honest, correct))
-    assert aurc(honest, ~correct) < aurc(-honest, ~correct)
+    uncertainty, correct = answers(0, n=400, slope=2.0)
+    assert kendall_over_bins(uncertainty, correct) > 0.5
+    assert kendall_over_bins(-uncertainty, correct) == pytest.approx(-kendall_over_bins(uncertainty, correct))
+    assert r_auroc(uncertainty, correct) > 0.7
+    assert r_auroc(-uncertainty, correct) == pytest.approx(1 - r_auroc(uncertainty, correct))
+    assert aurc(uncertainty, ~correct) < aurc(-uncertainty, ~correct)
     assert crop_test([1, 2], [2, 3]) == 1
 
 

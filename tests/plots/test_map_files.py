@@ -10,28 +10,28 @@ from howsure import Gaussian
 from howsure.data import ArrayImages
 from howsure.errors import DataError, InputError
 from howsure.plots.map_files import map_file, write_map
-from howsure.plots.maps import View, belief_map
+from howsure.plots.maps import View, embedding_map
 
 LABELS = [str(i % 3) for i in range(30)]
 
 
 def figure():
-    places = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    means = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
     images = ArrayImages("noise", tuple(map(str, range(30))), tuple(LABELS), np.zeros((30, 8, 8), np.uint8))
-    return belief_map([View("<clean>", Gaussian(places, torch.full((30, 1), 0.2)), images)], LABELS)
+    return embedding_map([View("<clean>", Gaussian(means, torch.full((30, 1), 0.2)), images)], LABELS)
 
 
 def test_svg_is_whole_named_and_follows_light_and_dark(tmp_path):
     file = tmp_path / "deep" / "map.svg"
-    write_map(file, figure(), alt="beliefs & doubts")
+    write_map(file, figure(), alt="embeddings & scores")
     assert [path.name for path in file.parent.iterdir()] == ["map.svg"]
     text = file.read_text()
     root = ET.fromstring(text)
-    kind = "{http://www.w3.org/2000/svg}"
-    assert (root.attrib["role"], root.find(f"{kind}title").text) == ("img", "beliefs & doubts")
+    tag = "{http://www.w3.org/2000/svg}"
+    assert (root.attrib["role"], root.find(f"{tag}title").text) == ("img", "embeddings & scores")
     assert "prefers-color-scheme: dark" in text
-    assert len(list(root.iter(f"{kind}image"))) == 6
-    for words in root.iter(f"{kind}text"):
+    assert len(list(root.iter(f"{tag}image"))) == 6
+    for words in root.iter(f"{tag}text"):
         assert "currentColor" in words.attrib["style"]
     # What is neither ink nor nothing must hold on white and on black.
     for colour in set(re.findall(r"(?:fill|stroke): #([0-9a-f]{6})", text)):

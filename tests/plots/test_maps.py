@@ -1,4 +1,4 @@
-"""Maps of beliefs: what is drawn, how often, where, and on which axes."""
+"""Maps of embeddings: what is drawn, how often, where, and on which axes."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from matplotlib.patches import Polygon
 from howsure import Gaussian, GaussianMixture, Point, VonMisesFisher
 from howsure.data import ArrayImages
 from howsure.errors import InputError
-from howsure.plots.maps import CLASSES, ITEMS, View, belief_map, map_rows
+from howsure.plots.maps import CLASSES, ITEMS, View, embedding_map, map_rows
 
 N = 40
 LABELS = [f"class {i % 4}" for i in range(N)]
-PLACES = torch.randn(N, 2, generator=torch.Generator().manual_seed(0))
+MEANS = torch.randn(N, 2, generator=torch.Generator().manual_seed(0))
 
 
 def pictures(labels: list[str]) -> ArrayImages:
@@ -24,12 +24,12 @@ def pictures(labels: list[str]) -> ArrayImages:
     return ArrayImages("greys", tuple(map(str, grey)), tuple(labels), array)
 
 
-def belief(wide: float = 1.0) -> Gaussian:
-    return Gaussian(PLACES, wide * torch.linspace(0.1, 0.5, N)[:, None])
+def embedding(wide: float = 1.0) -> Gaussian:
+    return Gaussian(MEANS, wide * torch.linspace(0.1, 0.5, N)[:, None])
 
 
 def pair(**images: ArrayImages) -> Figure:
-    return belief_map([View("clean", belief(), **images), View("worse", belief(3), **images)], LABELS)
+    return embedding_map([View("clean", embedding(), **images), View("worse", embedding(3), **images)], LABELS)
 
 
 def outlined(figure: Figure, panel: int) -> np.ndarray:
@@ -37,12 +37,12 @@ def outlined(figure: Figure, panel: int) -> np.ndarray:
     return np.array([path.vertices for path in drawn.get_paths()])
 
 
-def test_every_belief_is_outlined_at_one_standard_deviation_in_data_coordinates():
+def test_every_embedding_is_outlined_at_one_standard_deviation_in_data_coordinates():
     figure = pair()
     for panel, wide in ((0, 1.0), (1, 3.0)):
         curves = outlined(figure, panel)
         assert len(curves) == N
-        widest_first = wide * np.linspace(0.1, 0.5, N)[::-1]  # the firm ones are drawn on top
+        widest_first = wide * np.linspace(0.1, 0.5, N)[::-1]  # the certain ones are drawn on top
         np.testing.assert_allclose(np.ptp(curves, axis=1) / 2, np.stack([widest_first] * 2, 1), rtol=1e-5)
 
 
@@ -60,18 +60,18 @@ def test_panels_share_their_limits_and_hold_every_mean():
     assert first.get_xlim() == second.get_xlim()
     assert first.get_ylim() == second.get_ylim()
     (left, right), (low, high) = first.get_xlim(), first.get_ylim()
-    x, y = PLACES.numpy().T
+    x, y = MEANS.numpy().T
     assert ((x > left) & (x < right) & (y > low) & (y < high)).all()
 
 
-def test_one_very_wide_belief_does_not_rule_the_axes():
+def test_one_very_wide_embedding_does_not_set_the_axes():
     scale = torch.full((N, 1), 0.1)
     scale[0] = 100
-    left, right = belief_map([View("", Gaussian(PLACES, scale))]).axes[0].get_xlim()
-    assert right - left < 2 * np.ptp(PLACES.numpy(), axis=0).max()
+    left, right = embedding_map([View("", Gaussian(MEANS, scale))]).axes[0].get_xlim()
+    assert right - left < 2 * np.ptp(MEANS.numpy(), axis=0).max()
 
 
-def test_wide_beliefs_are_fainter():
+def test_wide_embeddings_are_fainter():
     (drawn,) = (artist for artist in pair().axes[1].collections if isinstance(artist, PolyCollection))
     opacity = drawn.get_facecolor()[:, 3]
     assert (np.diff(opacity) >= 0).all()  # widest first
@@ -80,21 +80,21 @@ def test_wide_beliefs_are_fainter():
 
 def test_labels_have_their_colour_and_stand_in_the_middle_of_their_class():
     figure = pair()
-    for axes in figure.axes:  # in both at the place of the first
+    for axes in figure.axes:  # in both where the first has it
         named = {text.get_text(): text.xy for text in axes.texts}
         assert set(named) == set(LABELS)
         for name in named:
             rows = [i for i, label in enumerate(LABELS) if label == name]
-            np.testing.assert_allclose(named[name], np.median(PLACES[rows].numpy(), axis=0), rtol=1e-6)
+            np.testing.assert_allclose(named[name], np.median(MEANS[rows].numpy(), axis=0), rtol=1e-6)
     (drawn,) = (artist for artist in figure.axes[0].collections if isinstance(artist, PolyCollection))
     colours = drawn.get_facecolor()[::-1, :3]  # back to the order of the items
     assert len(np.unique(colours, axis=0)) == 4
     assert all((colours[i] == colours[i + 4]).all() for i in range(N - 4))
 
 
-def test_without_labels_colour_says_how_unsure():
-    (drawn,) = (a for a in belief_map([View("", belief())]).axes[0].collections if isinstance(a, PolyCollection))
-    red, blue = drawn.get_facecolor()[[0, -1]]  # the widest and the firmest
+def test_without_labels_colour_shows_the_uncertainty():
+    (drawn,) = (a for a in embedding_map([View("", embedding())]).axes[0].collections if isinstance(a, PolyCollection))
+    red, blue = drawn.get_facecolor()[[0, -1]]  # the widest and the most certain
     assert red[0] > red[2]
     assert blue[2] > blue[0]
 
@@ -113,34 +113,36 @@ def test_pictures_are_the_extremes_of_each_class_the_same_in_both_panels():
         assert sorted(found[:4]) == [0, 1, 2, 3]
         assert sorted(found[4:]) == [36, 37, 38, 39]
         for row in (found[:4], found[4:]):
-            assert (np.diff(PLACES[row, 0]) > 0).all()  # so that lines cross little
+            assert (np.diff(MEANS[row, 0]) > 0).all()  # so that lines cross little
         assert sum(isinstance(patch, Polygon) for patch in figure.axes[panel].patches) == 8
 
 
 def test_crosses_mark_where_the_pictures_lay_before():
-    moved = Gaussian(PLACES + 1, belief().scale)
+    moved = Gaussian(MEANS + 1, embedding().scale)
     images = pictures(LABELS)
-    figure = belief_map([View("clean", belief(), images), View("moved", moved, images)], LABELS)
+    figure = embedding_map([View("clean", embedding(), images), View("moved", moved, images)], LABELS)
     assert not figure.axes[0].lines
     crosses = np.array([line.get_xydata()[0] for line in figure.axes[1].lines])
-    expected = PLACES[shown(figure, 1)].numpy()
+    expected = MEANS[shown(figure, 1)].numpy()
     np.testing.assert_allclose(np.sort(crosses, axis=0), np.sort(expected, axis=0))
 
 
 def test_families_of_other_shapes_are_drawn_too():
     mixture = GaussianMixture(torch.zeros(N, 2), torch.randn(N, 2, 3), torch.rand(N, 2, 3) + 0.1)
-    assert len(outlined(belief_map([View("", mixture)], LABELS), 0)) == 2 * N
-    circle = VonMisesFisher(torch.nn.functional.normalize(PLACES, dim=-1), torch.full((N,), 5.0))
-    (arcs,) = (a for a in belief_map([View("", circle)], LABELS).axes[0].collections if isinstance(a, LineCollection))
+    assert len(outlined(embedding_map([View("", mixture)], LABELS), 0)) == 2 * N
+    circle = VonMisesFisher(torch.nn.functional.normalize(MEANS, dim=-1), torch.full((N,), 5.0))
+    (arcs,) = (
+        a for a in embedding_map([View("", circle)], LABELS).axes[0].collections if isinstance(a, LineCollection)
+    )
     assert len(arcs.get_paths()) == N
-    said = [text.get_text() for text in belief_map([View("", Point(PLACES))], LABELS).texts]
-    assert "standard deviation: none, these are points" in said
+    texts = [text.get_text() for text in embedding_map([View("", Point(MEANS))], LABELS).texts]
+    assert "standard deviation: none, these are points" in texts
 
 
 def test_odd_labels_and_large_pictures_fit():
     labels = ["$", r"$\nonsense$", "x" * 500, "a\nb"] * 2
     images = ArrayImages("large", tuple("abcdefgh"), tuple(labels), np.zeros((8, 900, 1600), np.uint8))
-    figure = belief_map([View("", belief()[:8], images)], labels)
+    figure = embedding_map([View("", embedding()[:8], images)], labels)
     figure.draw_without_rendering()
     named = {text.get_text() for text in figure.axes[0].texts}
     assert {"$", r"$\nonsense$", "…" + "x" * 11, "a b"} <= named
@@ -149,26 +151,26 @@ def test_odd_labels_and_large_pictures_fit():
 
 
 def test_one_item_and_one_dimension_are_a_map():
-    alone = belief_map([View("", belief()[:1], pictures(["a"]))], ["a"])
+    alone = embedding_map([View("", embedding()[:1], pictures(["a"]))], ["a"])
     alone.draw_without_rendering()
     assert shown(alone, 0) == [0]
     line = Gaussian(torch.arange(3.0)[:, None], torch.ones(3, 1))
-    np.testing.assert_allclose(np.ptp(outlined(belief_map([View("", line)]), 0), axis=1), [[2, 0]] * 3, atol=1e-6)
+    np.testing.assert_allclose(np.ptp(outlined(embedding_map([View("", line)]), 0), axis=1), [[2, 0]] * 3, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("views", "labels", "word"),
     [
         ([], None, "got no view"),
-        ([View("a", belief()), View("b", belief()[:5])], None, "got 5 and 40"),
-        ([View("a", belief(), pictures(LABELS[:3]))], None, "got 3 and 40"),
-        ([View("a", belief()[:0])], None, "got 0"),
-        ([View("a", belief())], LABELS[:-1], "got 39"),
+        ([View("a", embedding()), View("b", embedding()[:5])], None, "got 5 and 40"),
+        ([View("a", embedding(), pictures(LABELS[:3]))], None, "got 3 and 40"),
+        ([View("a", embedding()[:0])], None, "got 0"),
+        ([View("a", embedding())], LABELS[:-1], "got 39"),
     ],
 )
 def test_views_of_different_items_are_refused(views, labels, word):
     with pytest.raises(InputError, match=word):
-        belief_map(views, labels)
+        embedding_map(views, labels)
 
 
 def test_a_large_set_is_thinned_by_lot():

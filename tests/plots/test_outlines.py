@@ -1,4 +1,4 @@
-"""Outlines of beliefs: one standard deviation, in the coordinates of the plane, for every family."""
+"""Outlines of embeddings: one standard deviation, in the coordinates of the plane, for every family."""
 
 import numpy as np
 import pytest
@@ -20,40 +20,40 @@ def distances(curve: np.ndarray, centre: np.ndarray, covariance: np.ndarray) -> 
 
 
 def test_in_two_dimensions_the_axes_are_the_scales():
-    belief = Gaussian(normal(50, 2), normal(50, 2, seed=1).abs() + 0.1)
-    drawn = outlines(belief, map_plane(belief))
+    embedding = Gaussian(normal(50, 2), normal(50, 2, seed=1).abs() + 0.1)
+    drawn = outlines(embedding, map_plane(embedding))
     np.testing.assert_array_equal(drawn.items, np.arange(50))
-    np.testing.assert_allclose(drawn.centres, belief.mean)
-    np.testing.assert_allclose(np.ptp(drawn.curves, axis=1) / 2, belief.variance.sqrt())
+    np.testing.assert_allclose(drawn.centres, embedding.mean)
+    np.testing.assert_allclose(np.ptp(drawn.curves, axis=1) / 2, embedding.variance.sqrt())
 
 
-def test_other_planes_keep_the_spread_that_samples_have():
-    belief = Gaussian(normal(20, 6), normal(20, 6, seed=1).abs() + 0.1)
-    plane = map_plane(belief)
-    drawn = outlines(belief, plane)
-    np.testing.assert_allclose(drawn.centres, plane.places(belief))
+def test_other_planes_keep_the_covariance():
+    embedding = Gaussian(normal(20, 6), normal(20, 6, seed=1).abs() + 0.1)
+    plane = map_plane(embedding)
+    drawn = outlines(embedding, plane)
+    np.testing.assert_allclose(drawn.centres, plane.project(embedding))
     for i in range(20):
-        covariance = plane.axes @ np.diag(belief.variance[i].numpy()) @ plane.axes.T
+        covariance = plane.axes @ np.diag(embedding.variance[i].numpy()) @ plane.axes.T
         np.testing.assert_allclose(distances(drawn.curves[i], drawn.centres[i], covariance), 1)
 
 
 @pytest.mark.parametrize("dim", [2, 5])
 def test_a_mixture_has_an_ellipse_for_each_component(dim):
-    belief = GaussianMixture(normal(7, 3), normal(7, 3, dim, seed=1), normal(7, 3, dim, seed=2).abs() + 0.1)
-    plane = map_plane(belief)
-    drawn = outlines(belief, plane)
+    embedding = GaussianMixture(normal(7, 3), normal(7, 3, dim, seed=1), normal(7, 3, dim, seed=2).abs() + 0.1)
+    plane = map_plane(embedding)
+    drawn = outlines(embedding, plane)
     np.testing.assert_array_equal(drawn.items, np.repeat(np.arange(7), 3))
-    np.testing.assert_allclose(drawn.weights, belief.weights.flatten())
-    alone = outlines(Gaussian(belief.location[:, 1], belief.scale[:, 1]), plane)
+    np.testing.assert_allclose(drawn.weights, embedding.weights.flatten())
+    alone = outlines(Gaussian(embedding.location[:, 1], embedding.scale[:, 1]), plane)
     np.testing.assert_allclose(drawn.curves[1::3], alone.curves)
 
 
-def test_beliefs_on_a_sphere_have_the_covariance_of_their_samples():
+def test_embeddings_on_a_sphere_have_the_covariance_of_their_samples():
     direction = torch.nn.functional.normalize(normal(4, 3), dim=-1)
-    belief = VonMisesFisher(direction, torch.tensor([0.0, 1.0, 5.0, 50.0]).double())
+    embedding = VonMisesFisher(direction, torch.tensor([0.0, 1.0, 5.0, 50.0]).double())
     plane = Plane(np.zeros(3), np.eye(3)[:2])
-    drawn = outlines(belief, plane)
-    samples = belief.sample(200_000, torch.Generator().manual_seed(0)).numpy()[..., :2]
+    drawn = outlines(embedding, plane)
+    samples = embedding.sample(200_000, torch.Generator().manual_seed(0)).numpy()[..., :2]
     for i in range(4):
         covariance = np.cov(samples[:, i].T)
         np.testing.assert_allclose(distances(drawn.curves[i], drawn.centres[i], covariance), 1, rtol=0.02)
@@ -62,21 +62,21 @@ def test_beliefs_on_a_sphere_have_the_covariance_of_their_samples():
 def test_on_the_circle_an_arc_reaches_one_circular_standard_deviation():
     angle = torch.tensor([0.3, -2.0, 3.1]).double()
     direction = torch.stack([angle.cos(), angle.sin()], -1)
-    belief = VonMisesFisher(direction, torch.tensor([0.5, 4.0, 300.0]).double())
-    drawn = outlines(belief, map_plane(belief))
-    samples = belief.sample(200_000, torch.Generator().manual_seed(0)).numpy()
+    embedding = VonMisesFisher(direction, torch.tensor([0.5, 4.0, 300.0]).double())
+    drawn = outlines(embedding, map_plane(embedding))
+    samples = embedding.sample(200_000, torch.Generator().manual_seed(0)).numpy()
     resultant = np.linalg.norm(samples.mean(0), axis=-1)
     turn = np.unwrap(np.arctan2(drawn.curves[..., 1], drawn.curves[..., 0]), axis=1)
     assert not drawn.closed
     np.testing.assert_allclose(np.ptp(turn, axis=1) / 2, np.sqrt(-2 * np.log(resultant)), rtol=0.01)
     middle = turn[:, turn.shape[1] // 2]
     np.testing.assert_allclose(np.exp(1j * middle), np.exp(1j * angle.numpy()), atol=1e-9)
-    np.testing.assert_allclose(drawn.centres, belief.mean)
+    np.testing.assert_allclose(drawn.centres, embedding.mean)
 
 
-def test_who_knows_nothing_may_be_anywhere_on_the_circle():
-    belief = VonMisesFisher(torch.tensor([[1.0, 0.0]]), torch.zeros(1))
-    curve = outlines(belief, map_plane(belief)).curves[0]
+def test_concentration_zero_is_an_arc_around_the_whole_circle():
+    embedding = VonMisesFisher(torch.tensor([[1.0, 0.0]]), torch.zeros(1))
+    curve = outlines(embedding, map_plane(embedding)).curves[0]
     np.testing.assert_allclose(curve[0], curve[-1], atol=1e-9)
     assert np.ptp(curve[:, 0]) > 2
 
@@ -87,12 +87,12 @@ def test_draws_that_disagree_along_a_line_are_outlined_along_it():
         [Gaussian(step * torch.ones(1, 2).double(), torch.full((1, 1), 0.1).double()) for step in steps]
     )
     drawn = outlines(draws, map_plane(draws))
-    spread = steps.square().mean().item()
-    covariance = np.full((2, 2), spread) + 0.01 * np.eye(2)
+    variance = steps.square().mean().item()
+    covariance = np.full((2, 2), variance) + 0.01 * np.eye(2)
     np.testing.assert_allclose(distances(drawn.curves[0], drawn.centres[0], covariance), 1)
 
 
 def test_points_have_no_width():
-    belief = Point(normal(5, 2))
-    drawn = outlines(belief, map_plane(belief))
+    embedding = Point(normal(5, 2))
+    drawn = outlines(embedding, map_plane(embedding))
     np.testing.assert_array_equal(drawn.sizes, 0)

@@ -1,4 +1,4 @@
-"""Contact sheets: which pictures are on them, where, and what stands beside them."""
+"""Contact sheets: which pictures are on them, where, and their captions."""
 
 import json
 from pathlib import Path
@@ -32,8 +32,8 @@ def index_of(folder: Path) -> dict:
 
 
 def test_the_index_lists_both_ends_in_order(tmp_path):
-    belief, order = certain(120)
-    files = write_sheets(tmp_path, greys(120), belief)
+    embedding, order = certain(120)
+    files = write_sheets(tmp_path, greys(120), embedding)
     assert [file.name for file in files] == ["most-certain.png", "least-certain.png", "index.json"]
     index = index_of(tmp_path)
     most, least = (sheet["items"] for sheet in index["sheets"])
@@ -46,8 +46,8 @@ def test_the_index_lists_both_ends_in_order(tmp_path):
 
 @pytest.mark.parametrize("size", [(28, 28), (56, 28), (8, 8), (300, 200), (10, 400)])
 def test_the_sheet_shows_the_pictures_of_the_index_in_reading_order(tmp_path, size):
-    belief, order = certain(100)
-    write_sheets(tmp_path, greys(100, size=size), belief)
+    embedding, order = certain(100)
+    write_sheets(tmp_path, greys(100, size=size), embedding)
     for name, rows in (("most", order[:COUNT]), ("least", order[::-1][:COUNT])):
         with Image.open(tmp_path / f"{name}-certain.png") as sheet:
             pixels = np.asarray(sheet.convert("L"))
@@ -58,16 +58,16 @@ def test_the_sheet_shows_the_pictures_of_the_index_in_reading_order(tmp_path, si
 
 
 def test_few_pictures_are_never_on_both_sheets(tmp_path):
-    belief, _ = certain(7)
-    write_sheets(tmp_path, greys(7), belief)
+    embedding, _ = certain(7)
+    write_sheets(tmp_path, greys(7), embedding)
     most, least = ({item["id"] for item in sheet["items"]} for sheet in index_of(tmp_path)["sheets"])
     assert (len(most), len(least)) == (3, 3)
     assert not most & least
 
 
 def test_points_are_sorted_by_their_nearest_neighbour(tmp_path):
-    place = torch.tensor([0.0, 1.0, 1.1, 5.0, 5.3, 9.0])
-    write_sheets(tmp_path, greys(6), Point(place[:, None]))
+    mean = torch.tensor([0.0, 1.0, 1.1, 5.0, 5.3, 9.0])
+    write_sheets(tmp_path, greys(6), Point(mean[:, None]))
     index = index_of(tmp_path)
     assert index["sorted_by"] == "top1_distance"
     assert [item["id"] for item in index["sheets"][1]["items"]] == ["g/005", "g/000", "g/004"]
@@ -85,10 +85,10 @@ def framed(file: Path) -> int:
 def test_a_wrong_nearest_neighbour_is_named_and_framed(tmp_path):
     images = greys(8)
     labels = ("a", "a", "b", "b", "a", "b", "c", "c")  # 4 and 5 are neighbours, and of two classes
-    place = torch.tensor([0.0, 0.1, 5.0, 5.1, 20.0, 20.1, 40.0, 40.1])
+    mean = torch.tensor([0.0, 0.1, 5.0, 5.1, 20.0, 20.1, 40.0, 40.1])
     scale = torch.tensor([0.01, 0.01, 0.01, 0.01, 0.05, 0.05, 0.05, 0.05])
     files = write_sheets(
-        tmp_path, ArrayImages("pairs", images.ids, labels, images.array), Gaussian(place[:, None], scale[:, None])
+        tmp_path, ArrayImages("pairs", images.ids, labels, images.array), Gaussian(mean[:, None], scale[:, None])
     )
     most, least = (sheet["items"] for sheet in index_of(tmp_path)["sheets"])
     assert [item["right"] for item in most] == [True] * 4

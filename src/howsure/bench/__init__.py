@@ -1,1 +1,1 @@
-"""Judging models: one set of numbers for every method, and reports made of them."""
+"""Benchmarks: published tables run again, one set of metrics for every method, and reports of them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from howsure.errors import InputError
 from howsure.recipe import SHIPPED as RECIPES
 from howsure.recipe import Recipe, read_recipe
 
-__all__ = ["POSTERIORS", "Entry", "read_entries"]
+__all__ = ["Entry", "read_entries", "read_toml"]
 
 SHIPPED = Path(__file__).parent / "recipes"
 POSTERIORS = ("laplace", "dropout", "ensemble")
@@ -21,9 +20,9 @@ PARTS = ("extends", "base", "methods", "quick")
 
 @dataclass(frozen=True)
 class Entry:
-    """How the model of a row is made: trained by a recipe, or a posterior put on the model of another row.
+    """How the model of a row is made: trained by a recipe, or a posterior fitted to the model of another row.
 
-    `start` names the row whose model of the same seed comes first, `structure` what a Laplace posterior knows.
+    `start` names the row whose model of the same seed comes first, `structure` the covariance of a Laplace posterior.
     """
 
     recipe: Recipe
@@ -32,8 +31,8 @@ class Entry:
     structure: str | None = None
 
     @property
-    def joins(self) -> bool:
-        """Whether it takes the models of all seeds to make one."""
+    def is_ensemble(self) -> bool:
+        """Whether the models of all seeds make one."""
         return self.posterior == "ensemble"
 
 
@@ -41,13 +40,19 @@ def read_entries(name: str, *, beside: Path, seed: int, quick: bool) -> dict[str
     """The recipes in `recipes/NAME.toml`, beside a table or shipped.
 
     `extends` names a recipe of `howsure train`, `[base]` changes it for all rows, `[methods.ROW]` for one of them, and
-    `[quick]` for quick runs. In a row, `start`, `posterior` and `structure` say what it stands on.
+    `[quick]` for quick runs. A row may have `start`, `posterior` and `structure`, see `Entry`.
     """
     own = beside / "recipes" / f"{name}.toml"
     file = own if own.is_file() else SHIPPED / f"{name}.toml"
-    keys = _read(file)
+    if not file.is_file():
+        known = ", ".join(sorted(found.stem for found in SHIPPED.glob("*.toml")))
+        raise InputError("recipes", expected=f"{file}, or one of {known}", got="no such file")
+    keys = read_toml("recipes", file)
+    wrong = [key for key in keys if key not in PARTS]
+    if wrong:
+        raise InputError(f"recipes {file}", expected=" or ".join(PARTS), got=wrong[0])
     base = read_recipe(RECIPES / f"{keys.get('extends', 'default')}.toml").but(**keys.get("base", {}))
-    hasty = keys.get("quick", {}) if quick else {}
+    quick_changes = keys.get("quick", {}) if quick else {}
     entries: dict[str, Entry] = {}
     for row, given in keys.get("methods", {}).items():
         changes = dict(given)
@@ -59,19 +64,13 @@ def read_entries(name: str, *, beside: Path, seed: int, quick: bool) -> dict[str
                 got=str(given),
             )
         under = entries[start].recipe if posterior is not None and start in entries else base
-        entries[row] = Entry(under.but(**changes | hasty | {"seed": seed}), start, posterior, structure)
+        entries[row] = Entry(under.but(**changes | quick_changes | {"seed": seed}), start, posterior, structure)
     return entries
 
 
-def _read(file: Path) -> Mapping[str, Any]:
+def read_toml(what: str, file: Path) -> dict[str, Any]:
+    """The keys of a file; `what` it is, for messages."""
     try:
-        keys = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        known = ", ".join(sorted(found.stem for found in SHIPPED.glob("*.toml")))
-        raise InputError("recipes", expected=f"{file}, or one of {known}", got="no such file") from error
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"recipes {file}", expected="TOML", got=str(error)) from error
-    strange = [key for key in keys if key not in PARTS]
-    if strange:
-        raise InputError(f"recipes {file}", expected=" or ".join(PARTS), got=strange[0])
-    return keys
+        raise InputError(f"{what} {file}", expected="TOML", got=str(error)) from error

@@ -1,17 +1,16 @@
-"""A published table as data: what it measures, what was printed, and which runs it takes to stand beside it."""
+"""A published table as data: what it measures, what was printed, and which runs compare with it."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from howsure.bench.entries import Entry, read_entries
+from howsure.bench.entries import Entry, read_entries, read_toml
+from howsure.data.suggest import did_you_mean
 from howsure.errors import InputError
 
 __all__ = ["Baseline", "Cell", "Column", "Reading", "Row", "Settled", "Table", "table_named", "table_names"]
@@ -36,14 +35,14 @@ class Column(_Plain):
 
 
 class Reading(_Plain):
-    """What the runs of another row say under another name: the same models, asked in another way."""
+    """Metrics of another row's runs under another name: the same models, read in another way."""
 
     row: str
     under: str
 
 
 class Row(_Plain):
-    """A method, and what was printed about it, digit by digit; a row that was never published has nothing there."""
+    """A method, and its published numbers as printed, if there are any."""
 
     words: str
     published: Mapping[str, str] = {}
@@ -52,7 +51,7 @@ class Row(_Plain):
 
 
 class Baseline(_Plain):
-    """A score that needs no training of its own, read off the records of one method."""
+    """A training-free score, read from the records of one method."""
 
     words: str
     method: str
@@ -60,9 +59,9 @@ class Baseline(_Plain):
 
 
 class Settled(_Plain):
-    """A condition that the paper does not name: that at which one row comes nearest to its published number.
+    """A condition that the paper does not name: the one at which a row comes nearest to its published number.
 
-    `metric` has `{}` in the place of the condition.
+    `metric` has `{}` where the condition goes.
     """
 
     metric: str
@@ -77,9 +76,9 @@ class Table(_Plain):
     file: Path
     title: str
     source: str
-    experiment: str  # a key of howsure.bench.experiments.EXPERIMENTS
+    experiment: str  # one of howsure.bench.experiments.EXPERIMENTS
     recipe: str  # recipes/NAME.toml, beside the table or shipped
-    models: str | None = None  # the table whose models are judged, where this one has none of its own
+    models: str | None = None  # the table whose models are used, where this one has none of its own
     data: Mapping[str, str]  # a source of pictures for every role
     classes: Mapping[str, tuple[int, int]] = {}  # for some roles only classes from a to b, in alphabetical order
     seeds: tuple[int, ...]
@@ -111,24 +110,25 @@ class Table(_Plain):
         entries = self.entries(seed=0)
         wanted: set[str] = set()
         for name in self.methods if methods is None else methods:
-            self._check_method(name)
+            if name not in self.methods:
+                fix = did_you_mean(name, self.methods)
+                raise InputError("method", expected=" or ".join(self.methods), got=repr(name), fix=fix)
             wanted |= {name, *_starts(entries, name)}
         order = sorted(
-            wanted, key=lambda name: (len(_starts(entries, name)), entries[name].joins, self.methods.index(name))
+            wanted, key=lambda name: (len(_starts(entries, name)), entries[name].is_ensemble, self.methods.index(name))
         )
-        made = [(name, [seeds] if entries[name].joins else [(seed,) for seed in seeds]) for name in order]
-        return [Cell(name, group) for name, groups in made for group in groups if _enough(entries[name], group)]
-
-    def _check_method(self, name: str) -> None:
-        if name not in self.methods:
-            raise InputError(
-                "method", expected=" or ".join(self.methods), got=repr(name), fix=_meant(name, self.methods)
-            )
+        cells = []
+        for name in order:
+            if not entries[name].is_ensemble:
+                cells += [Cell(name, (seed,)) for seed in seeds]
+            elif len(seeds) > 1:
+                cells.append(Cell(name, seeds))
+        return cells
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: a method with a seed, or with all of them where networks are joined."""
+    """One run: a method with a seed, or an ensemble with all of them."""
 
     method: str
     seeds: tuple[int, ...]
@@ -157,7 +157,7 @@ def table_named(name: str | Path) -> Table:
             "table",
             expected=f"{', '.join(known)}, or a TOML file",
             got=str(name),
-            fix=_meant(str(name), known),
+            fix=did_you_mean(str(name), known),
         )
     keys = _keys(file)
     try:
@@ -172,10 +172,7 @@ def table_named(name: str | Path) -> Table:
 
 def _keys(file: Path) -> dict[str, Any]:
     """`extends` starts from another table; of its columns single keys can be changed, everything else is replaced."""
-    try:
-        keys = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"table {file}", expected="TOML", got=str(error)) from error
+    keys = read_toml("table", file)
     base = keys.pop("extends", None)
     if base is None:
         return keys
@@ -199,7 +196,7 @@ def _check_names(table: Table) -> None:
         known = list(getattr(table, what))
         if name not in known:
             raise InputError(
-                f"table {table.file}: {where}", expected=f"one of its {what}", got=name, fix=_meant(name, known)
+                f"table {table.file}: {where}", expected=f"one of its {what}", got=name, fix=did_you_mean(name, known)
             )
 
 
@@ -211,12 +208,3 @@ def _starts(entries: Mapping[str, Entry], name: str) -> list[str]:
     if start not in entries:
         raise InputError(f"recipe of {name}", expected="a row of the table to start from", got=start)
     return [start, *_starts(entries, start)]
-
-
-def _enough(entry: Entry, seeds: tuple[int, ...]) -> bool:
-    return len(seeds) > 1 if entry.joins else bool(seeds)
-
-
-def _meant(name: str, known: Sequence[str]) -> str:
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]}?" if near else ""

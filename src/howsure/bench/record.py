@@ -1,4 +1,4 @@
-"""What one run found, as data: enough to make the same run again."""
+"""The record of a run: its results, and enough to repeat it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,7 @@ import torch
 from howsure import __version__
 from howsure.files import write_whole
 
-__all__ = ["commit", "versions", "write_record"]
-
-
-def versions() -> dict[str, str]:
-    """What the digits of a result may depend on."""
-    return {
-        "howsure": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
+__all__ = ["commit", "write_record"]
 
 
 def commit() -> str | None:
@@ -44,7 +34,13 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def write_record(file: Path, record: Mapping[str, Any]) -> None:
-    """Write JSON, whole or not at all, with the versions."""
+    """Write JSON, whole or not at all, with the versions that the digits may depend on."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**record, "versions": versions()}, indent=1, sort_keys=True)
+    versions = {
+        "howsure": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+    text = json.dumps({**record, "versions": versions}, indent=1, sort_keys=True)
     write_whole(file, (text + "\n").encode())

@@ -29,7 +29,7 @@ STEP = 0.01  # of the training, between two lines
 
 
 def make(work: Work) -> None:
-    """Train, judge, and write the record, whole or not at all."""
+    """Train, evaluate, and write the record, whole or not at all."""
     torch.set_num_threads(1)  # the same digits whatever else the machine does
     wall, cpu = time.perf_counter(), time.process_time()
     with remembering(work.folder.parent / FEATURES):
@@ -52,27 +52,27 @@ def make(work: Work) -> None:
 
 
 def main() -> None:
-    """Read the command line, and end with the one who asked."""
+    """Read the command line; end when the parent process ends."""
     parser = argparse.ArgumentParser()
     for name in ("table", "method", "seeds", "folder"):
         parser.add_argument(name)
     parser.add_argument("--quick", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    cell = Cell(asked.method, tuple(map(int, asked.seeds.split(","))))
+    cell = Cell(options.method, tuple(map(int, options.seeds.split(","))))
     try:
-        make(Work(table_named(asked.table), cell, Path(asked.folder), asked.quick, _teller()))
+        make(Work(table_named(options.table), cell, Path(options.folder), options.quick, _progress_printer()))
     except HowsureError as error:
         sys.exit(str(error))
 
 
-def _teller() -> Callable[[float], None]:
-    told = 0.0
+def _progress_printer() -> Callable[[float], None]:
+    printed = 0.0
 
     def tell(share: float) -> None:
-        nonlocal told
-        if share >= told + STEP or share < told:
-            told = share
+        nonlocal printed
+        if share >= printed + STEP or share < printed:
+            printed = share
             print(f"{share:.4f}", flush=True)
 
     return tell

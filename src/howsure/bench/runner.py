@@ -1,7 +1,7 @@
 """Makes the runs that a table lacks: a process each, one thread each, several at a time.
 
-A run that fails is named and costs nobody else anything. One that is stopped loses what it did since its last whole
-epoch; its record is there whole, or not at all.
+A run that fails does not stop the others. One that is stopped resumes from its last whole epoch; its record is there
+whole, or not at all.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from howsure.bench.plan import Cell, Table
 from howsure.errors import InputError
 from howsure.recipe import Recipe
 
-__all__ = ["Told", "discard", "make_missing", "missing", "record_file"]
+__all__ = ["Progress", "discard", "make_missing", "missing", "record_file"]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
-class Told:
-    """Something happened to a run; `done` of `total` counts the running ones by their share."""
+class Progress:
+    """What happened to a run; `done` of `total` counts the running ones by their share."""
 
     cell: Cell
     what: Literal["begun", "going", "made", "failed"]
@@ -51,7 +51,7 @@ def record_file(folder: Path, cell: Cell) -> Path:
 
 
 def missing(table: Table, cells: Sequence[Cell], folder: Path, *, quick: bool = False) -> list[Cell]:
-    """The runs without a record. A record of another recipe is no answer, and nothing is overwritten unasked."""
+    """The runs without a record. A record of another recipe is an error: nothing is overwritten unasked."""
     lacking = []
     for cell in cells:
         file = record_file(folder, cell)
@@ -82,9 +82,9 @@ def make_missing(
     *,
     quick: bool = False,
     jobs: int | None = None,
-    tell: Callable[[Told], None] = lambda told: None,
+    tell: Callable[[Progress], None] = lambda progress: None,
 ) -> dict[Cell, str]:
-    """Make what is missing, `jobs` at a time, as many as there are processors unless told; gives the failures."""
+    """Make what is missing, `jobs` at a time, by default one a processor; returns the failures."""
     lacking = missing(table, cells, folder, quick=quick)
     (folder / "models").mkdir(parents=True, exist_ok=True)
     runs = _Runs(table, folder, quick, tell, len(lacking))
@@ -107,7 +107,7 @@ class _Runs:
     table: Table
     folder: Path
     quick: bool
-    tell: Callable[[Told], None]
+    tell: Callable[[Progress], None]
     total: int
     outcome: dict[Cell, str] = field(default_factory=dict)  # of those that ended: why they failed, or nothing
     share: dict[Cell, float] = field(default_factory=dict)  # of those that run
@@ -148,14 +148,8 @@ class _Runs:
             if self.stopped:
                 return None
             # Its stdin stays open as long as this process lives; a run ends when it closes.
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=os.environ | ONE_THREAD,
-            )
+            pipe, environment = subprocess.PIPE, os.environ | ONE_THREAD
+            child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=environment)
             self.children.add(child)
             self.share[cell] = 0.0
             return child
@@ -163,7 +157,7 @@ class _Runs:
     def _note(self, cell: Cell, what: Literal["begun", "going", "made", "failed"], reason: str = "") -> None:
         with self.lock:
             done = len(self.outcome) + sum(self.share.values())
-            self.tell(Told(cell, what, done, self.total, time.monotonic() - self.began, reason))
+            self.tell(Progress(cell, what, done, self.total, time.monotonic() - self.began, reason))
 
 
 def _reason(code: int, log: Path) -> str:

@@ -13,8 +13,8 @@ from howsure.errors import InputError
 
 if TYPE_CHECKING:
     from howsure.bench.plan import Cell, Table
-    from howsure.bench.report.comparison import Standing
-    from howsure.bench.runner import Told
+    from howsure.bench.report.comparison import Comparison
+    from howsure.bench.runner import Progress
 
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records and models are kept.")]
 RESULTS = Path("results")
@@ -52,7 +52,7 @@ def run(
 ) -> None:
     """Make the runs that a table lacks, then print it. What was stopped goes on; what is done is only read."""
     from howsure.bench.plan import table_named
-    from howsure.bench.report.comparison import read_records, standing
+    from howsure.bench.report.comparison import compare, read_records
     from howsure.bench.report.text_table import plain
     from howsure.bench.runner import discard
 
@@ -62,7 +62,7 @@ def run(
     if fresh:
         discard(cells, folder)
     failed = _make(chosen, cells, folder, quick=quick, jobs=jobs)
-    found = standing(chosen, read_records(chosen, folder))
+    found = compare(chosen, read_records(chosen, folder))
     if as_json:
         print_json(_json(found) | {"quick": quick, "failed": {cell.name: why for cell, why in failed.items()}})
     else:
@@ -116,11 +116,11 @@ def _make(table: Table, cells: list[Cell], folder: Path, *, quick: bool, jobs: i
 
     with progress(table.name, len(cells)) as bar:
 
-        def tell(told: Told) -> None:
-            bar(told.done / told.total * len(cells), f"{table.name}: {told.cell.name}")
-            if told.what in ("made", "failed"):
-                count = f"{round(told.done)} of {told.total}"
-                say(f"{told.cell.name} {told.what}{': ' * bool(told.reason)}{told.reason}; {count}{_left(told.left)}")
+        def tell(now: Progress) -> None:
+            bar(now.done / now.total * len(cells), f"{table.name}: {now.cell.name}")
+            if now.what in ("made", "failed"):
+                count = f"{round(now.done)} of {now.total}"
+                say(f"{now.cell.name} {now.what}{': ' * bool(now.reason)}{now.reason}; {count}{_left(now.left)}")
 
         try:
             return make_missing(table, cells, folder, quick=quick, jobs=jobs, tell=tell)
@@ -152,7 +152,7 @@ def _numbers(text: str | None) -> list[int] | None:
     return numbers
 
 
-def _json(found: Standing) -> dict[str, Any]:
+def _json(found: Comparison) -> dict[str, Any]:
     """The table for a program."""
     return {
         "table": found.table.name,

@@ -160,13 +160,13 @@ def _examples(done: Demo) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from howsure.demo import chance, examples, said
+    from howsure.demo import answer_text, chance, examples
 
     grid = Table.grid(padding=(0, 2))
     for query in examples(done):
-        what = f"{query.kind} {query.label}" + (f" ({query.harm})" if query.harm else "")
+        what = f"{query.kind} {query.label}" + (f" ({query.corruption})" if query.corruption else "")
         style = "red" if query.wrong else "green" if query.answered else "yellow"
-        words, why = said(query)
+        words, why = answer_text(query)
         note = "wrong" if query.wrong else why
         grid.add_row(f"  {what}", Text(words, style), chance(query.finding.answer.probability), Text(note, style))
     return grid

@@ -105,7 +105,7 @@ def _write_sheets(folder: Path, encoded: dict[str, Encoded]) -> list[Path]:
 
 def _draw_map(file: Path, encoded: dict[str, Encoded], labels: Sequence[str], *, seed: int) -> None:
     from howsure.plots.map_files import write_map
-    from howsure.plots.maps import View, belief_map, map_rows
+    from howsure.plots.maps import View, embedding_map, map_rows
 
     rows = map_rows(labels, seed=seed)
     count = f"{len(rows):,} of {len(labels):,} pictures"
@@ -114,7 +114,7 @@ def _draw_map(file: Path, encoded: dict[str, Encoded], labels: Sequence[str], *,
         for name, one in encoded.items()
     ]
     alt = f"Map of the embeddings of {count} of {encoded[CLEAN].images.name}, {' and '.join(encoded)}"
-    write_map(file, belief_map(views, [labels[row] for row in rows]), alt=alt)
+    write_map(file, embedding_map(views, [labels[row] for row in rows]), alt=alt)
 
 
 def _print_table(rows: dict[str, list[Metric]]) -> None:

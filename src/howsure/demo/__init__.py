@@ -1,12 +1,12 @@
-"""The whole way once, on handwritten digits: train, index, calibrate, ask, count what went wrong, and report.
+"""The whole workflow once, on handwritten digits: train, index, calibrate, search, count errors, and report.
 
-Eights and nines are never shown to the model: they are the unknowns. The test also asks about corrupted pictures of
-known digits, which no promise covers. Everything is left on disk, so that each step can be repeated by hand.
+Eights and nines are held out of training: they are the unknowns. The test also has corrupted pictures of known digits,
+which no guarantee covers. Everything is left on disk, so that each step can be repeated by hand.
 """
 
 from howsure.demo.report import write_report
 from howsure.demo.steps import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query, run
-from howsure.demo.text import chance, examples, headline, promise, said, share
+from howsure.demo.text import answer_text, chance, examples, headline, promise, share
 
 __all__ = [
     "CONFIDENCE",
@@ -16,12 +16,12 @@ __all__ = [
     "PROMISED",
     "Demo",
     "Query",
+    "answer_text",
     "chance",
     "examples",
     "headline",
     "promise",
     "run",
-    "said",
     "share",
     "write_report",
 ]

@@ -1,9 +1,8 @@
-"""The directory of a demo: whose it is, and the pictures in it."""
+"""The directory of a demo, and the pictures in it."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from itertools import cycle, product
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from howsure import data
 from howsure.data import ImageSet
 from howsure.errors import DataError
 
-__all__ = ["UNKNOWN", "harm_of", "prepare", "write_pictures"]
+__all__ = ["UNKNOWN", "corruption_of", "prepare", "write_pictures"]
 
 UNKNOWN = ("8", "9")
 KNOWN_SHARES = {"gallery": 0.4, "calibration/known": 0.3, "known": 0.3}  # the gallery is also what is trained on
 UNKNOWN_SHARES = {"calibration/unknown": 0.5, "unknown": 0.5}
-HARMS = ("noise", "blur", "occlusion")  # 8 x 8 pixels are too few for the other kinds
+CORRUPTIONS = ("noise", "blur", "occlusion")  # 8 x 8 pixels are too few for the others
 SEVERITIES = (1, 2, 3, 4, 5)
 
 _MARKER = ".howsure-demo"
@@ -27,7 +26,7 @@ _MADE = ("pictures", "model", "gallery", "report.html")
 
 
 def prepare(out: Path) -> None:
-    """An empty place for a demo. What an earlier one made is removed; a directory of anything else is refused."""
+    """An empty directory for a demo. What an earlier one made is removed; a directory of anything else is refused."""
     try:
         if out.exists() and not (out.is_dir() and ((out / _MARKER).exists() or not any(out.iterdir()))):
             raise DataError(
@@ -61,27 +60,23 @@ def write_pictures(folder: Path, *, seed: int) -> None:
     for part, images in parts.items():
         for row in range(len(images)):
             _save(images.image(row), folder / part, images, row)
-    for row, image, harm in _corrupted(parts["known"], seed=seed):
-        _save(image, folder / "corrupted", parts["known"], row, harm=harm)
+    rng = np.random.default_rng(seed)
+    known = parts["known"]
+    for row, (severity, name) in zip(range(len(known)), cycle(product(SEVERITIES, CORRUPTIONS)), strict=False):
+        worse = data.corrupt(known.image(row), name, severity=severity, rng=rng)
+        _save(worse, folder / "corrupted", known, row, suffix=f"-{name}-{severity}")
 
 
-def harm_of(path: Path) -> str:
+def corruption_of(path: Path) -> str:
     """How a picture was corrupted, from its name.
 
-    >>> harm_of(Path("corrupted/3/0123-blur-4.png")), harm_of(Path("known/3/0123.png"))
+    >>> corruption_of(Path("corrupted/3/0123-blur-4.png")), corruption_of(Path("known/3/0123.png"))
     ('blur 4', '')
     """
     return path.stem.partition("-")[2].replace("-", " ")
 
 
-def _corrupted(images: ImageSet, *, seed: int) -> Iterator[tuple[int, Image.Image, str]]:
-    """Every picture once, kinds and severities in turn."""
-    rng = np.random.default_rng(seed)
-    for row, (severity, kind) in zip(range(len(images)), cycle(product(SEVERITIES, HARMS)), strict=False):
-        yield row, data.corrupt(images.image(row), kind, severity=severity, rng=rng), f"-{kind}-{severity}"
-
-
-def _save(image: Image.Image, folder: Path, images: ImageSet, row: int, *, harm: str = "") -> None:
+def _save(image: Image.Image, folder: Path, images: ImageSet, row: int, *, suffix: str = "") -> None:
     target = folder / str(images.labels[row])
     target.mkdir(parents=True, exist_ok=True)
-    image.save(target / f"{Path(images.ids[row]).name}{harm}.png")
+    image.save(target / f"{Path(images.ids[row]).name}{suffix}.png")

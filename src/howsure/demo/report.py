@@ -1,4 +1,4 @@
-"""The demo's report: which parts stand in it, and what is in them."""
+"""The demo's report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from howsure import __version__, metrics
 from howsure.decide import REASONS
 from howsure.decide.outcomes import Tally
 from howsure.demo.steps import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query
-from howsure.demo.text import chance, headline, promise, said, share, surest_first
+from howsure.demo.text import answer_text, chance, headline, promise, share, surest_first
 from howsure.files import write_whole
 from howsure.match import match_probability
 from howsure.plots import figures, page
@@ -24,7 +24,7 @@ BINS = 10
 
 
 def write_report(demo: Demo) -> None:
-    """Write `page.html`: one file, nothing fetched."""
+    """Write `report.html`: one file, nothing fetched."""
     parts = [
         page.paragraph(headline(demo), kind="lead"),
         page.section("The same queries, four ways to answer", _table(demo), page.paragraph(promise(demo))),
@@ -32,12 +32,12 @@ def write_report(demo: Demo) -> None:
         page.section("Best and worst matches", *_matches(demo)),
         page.section("Answers refused, and why", *_refused(demo)),
         page.section("Most and least certain", *_certain(demo)),
-        page.section("Are the probabilities honest?", _reliability(demo)),
-        page.section("Is the doubt in the right place?", _risk(demo)),
-        page.section("Where everything lies", _map(demo)),
+        page.section("Are the probabilities calibrated?", _reliability(demo)),
+        page.section("Does uncertainty predict errors?", _risk(demo)),
+        page.section("Map of the embedding", _map(demo)),
         page.section("How this was made", _facts(demo)),
     ]
-    write_whole(demo.report, page.document("howsure demo: digits, two of them never seen", *parts).encode())
+    write_whole(demo.report, page.document("howsure demo: digits, two of them unknown", *parts).encode())
 
 
 def _table(demo: Demo) -> Html:
@@ -47,11 +47,11 @@ def _table(demo: Demo) -> Html:
     columns += [Column(name, "corrupted: no promise") for name in ("answered", "wrong", "error among answers")]
     rows = []
     for row in demo.rows:
-        together, corrupted = row.over(*PROMISED), row.tallies["corrupted"]
+        both, corrupted = row.over(*PROMISED), row.tallies["corrupted"]
         cells: list[object] = [row.name]
         for kind in PROMISED:
             cells += [_count(row.tallies[kind]), row.tallies[kind].wrong]
-        cells += [share(together.coverage), share(together.error)]
+        cells += [share(both.coverage), share(both.error)]
         rows.append([*cells, _count(corrupted), corrupted.wrong, share(corrupted.error)])
     caption = (
         "Similarity and margin answer from a threshold on, certified on the same calibration queries for the same "
@@ -61,18 +61,20 @@ def _table(demo: Demo) -> Html:
 
 
 def _by_corruption(demo: Demo) -> Html:
-    """The corrupted queries twice: by kind, and by severity."""
-    corrupted = [(place, query) for place, query in enumerate(demo.queries) if query.kind == "corrupted"]
+    """The corrupted queries twice: by corruption, and by severity."""
+    corrupted = [(row, query) for row, query in enumerate(demo.queries) if query.kind == "corrupted"]
     rows = []
     for part, prefix in ((0, ""), (1, "severity ")):
-        for value in sorted({query.harm.split()[part] for _, query in corrupted}):
-            some = [(place, query) for place, query in corrupted if query.harm.split()[part] == value]
-            plain_wrong = sum(demo.plain.identity[place] != query.label for place, query in some)
+        for value in sorted({query.corruption.split()[part] for _, query in corrupted}):
+            some = [(row, query) for row, query in corrupted if query.corruption.split()[part] == value]
+            plain_wrong = sum(demo.plain.identity[row] != query.label for row, query in some)
             answered, wrong = (sum(getattr(query, what) for _, query in some) for what in ("answered", "wrong"))
             rows.append([prefix + value, len(some), plain_wrong, answered, wrong])
     columns = [Column(""), Column("asked"), Column("wrong", NEAREST), Column("answered", HOWSURE)]
     return page.table(
-        [*columns, Column("wrong", HOWSURE)], rows, caption="By kind and by severity, from 1 (slight) to 5 (severe)."
+        [*columns, Column("wrong", HOWSURE)],
+        rows,
+        caption="By corruption and by severity, from 1 (slight) to 5 (severe).",
     )
 
 
@@ -85,29 +87,29 @@ def _matches(demo: Demo) -> list[Html]:
     wrong = [query for query in surest if query.wrong]
     avoided = [query for query in surest if not query.answered and not query.best_is_right]
     return [
-        page.section("Surest right answers", _side_by_side(demo, list(best.values())[:4]), level=3),
-        page.section(f"Surest wrong answers: {len(wrong)} in all", _side_by_side(demo, wrong[:6]), level=3),
+        page.section("Surest right answers", _with_matches(demo, list(best.values())[:4]), level=3),
+        page.section(f"Surest wrong answers: {len(wrong)} in all", _with_matches(demo, wrong[:6]), level=3),
         page.section(
-            f"Wrong best matches that were refused: {len(avoided)} in all", _side_by_side(demo, avoided[:4]), level=3
+            f"Wrong best matches that were refused: {len(avoided)} in all", _with_matches(demo, avoided[:4]), level=3
         ),
     ]
 
 
-def _side_by_side(demo: Demo, queries: Sequence[Query]) -> Html:
+def _with_matches(demo: Demo, queries: Sequence[Query]) -> Html:
     if not queries:
         return page.paragraph("None.", kind="soft")
-    place = {name: row for row, name in enumerate(demo.gallery.images.ids)}
+    rows = {name: row for row, name in enumerate(demo.gallery.images.ids)}
     shown = []
     for query in queries:
         found = [
             page.picture(
-                demo.gallery.images.image(place[match.id]),
+                demo.gallery.images.image(rows[match.id]),
                 alt=f"gallery picture of {match.label}",
                 caption=f"{match.label}: {chance(match.probability)}",
             )
             for match in query.finding.matches[:4]
         ]
-        shown.append(page.match(_shown(query, caption=_told(query)), found))
+        shown.append(page.match(_shown(query, caption=_caption(query)), found))
     return page.matches(shown)
 
 
@@ -119,7 +121,7 @@ def _refused(demo: Demo) -> list[Html]:
         counts = ", ".join(
             f"{sum(query.kind == kind for query in some)} {kind}" for kind in ("known", "unknown", "corrupted")
         )
-        sample = _spread(sorted(some, key=surest_first), SHEET)
+        sample = _evenly(sorted(some, key=surest_first), SHEET)
         sheet = page.pictures(
             _shown(query, caption=f"{_what(query)}, nearest {query.finding.matches[0].label}") for query in sample
         )
@@ -139,18 +141,18 @@ def _certain(demo: Demo) -> list[Html]:
         parts += _sheets(demo, -stated, [chance(value) for value in stated])
     own = np.array([query.finding.uncertainty for query in demo.queries])
     if np.ptp(own) > 0:
-        told = "By the picture's own uncertainty, the sum of its variances."
+        text = "By the picture's own uncertainty, the sum of its variances."
         if demo.policy:
-            told += f" Its weight in the policy is {demo.policy.chances.right.logistic.coefficients[-2]:.2f}."
-        parts += [page.paragraph(told, kind="soft"), *_sheets(demo, own, [f"{value:.3f}" for value in own])]
+            text += f" Its weight in the policy is {demo.policy.chances.right.logistic.coefficients[-2]:.2f}."
+        parts += [page.paragraph(text, kind="soft"), *_sheets(demo, own, [f"{value:.3f}" for value in own])]
     return parts or [page.paragraph("There is nothing to go by.", kind="soft")]
 
 
-def _sheets(demo: Demo, doubt: np.ndarray, told: Sequence[str]) -> list[Html]:
-    order = np.argsort(doubt, kind="stable")
+def _sheets(demo: Demo, uncertainty: np.ndarray, captions: Sequence[str]) -> list[Html]:
+    order = np.argsort(uncertainty, kind="stable")
     sheets = []
     for title, rows in (("Most certain", order[:SHEET]), ("Least certain", order[::-1][:SHEET])):
-        sheet = (_shown(demo.queries[row], caption=f"{_what(demo.queries[row])}: {told[row]}") for row in rows)
+        sheet = (_shown(demo.queries[row], caption=f"{_what(demo.queries[row])}: {captions[row]}") for row in rows)
         sheets.append(page.section(title, page.pictures(sheet), level=3))
     return sheets
 
@@ -161,7 +163,9 @@ def _reliability(demo: Demo) -> Html:
     rows = [row for row, query in enumerate(demo.queries) if query.kind in PROMISED]
     stated = np.array([demo.queries[row].finding.answer.probability for row in rows])
     right = np.array([demo.queries[row].best_is_right for row in rows])
-    pairs = match_probability(demo.policy.matcher, demo.belief[rows], demo.gallery.belief).double().numpy().ravel()
+    pairs = (
+        match_probability(demo.policy.matcher, demo.embedding[rows], demo.gallery.embedding).double().numpy().ravel()
+    )
     labels = np.array([demo.queries[row].label for row in rows])
     same = (labels[:, None] == np.array(demo.gallery.labels)).ravel()
     drawn = []
@@ -200,14 +204,14 @@ def _risk(demo: Demo) -> Html:
         stated = np.array([query.finding.answer.probability for query in demo.queries])
         scores = {"howsure": (-stated, wrong)} | scores
     curves = {
-        f"{name}: {metrics.aurc(doubt[rows], error[rows]):.3f}": metrics.risk_coverage(doubt[rows], error[rows])
-        for name, (doubt, error) in scores.items()
+        f"{name}: {metrics.aurc(score[rows], error[rows]):.3f}": metrics.risk_coverage(score[rows], error[rows])
+        for name, (score, error) in scores.items()
     }
     return page.figures(
         page.figure(
             figures.risk_coverage_figure(curves, max_error=MAX_ERROR),
             alt="Error among answers against coverage; area under each curve: " + "; ".join(curves),
-            caption="Known and unknown queries, answered from the surest on; to name an unknown is an error. "
+            caption="Known and unknown queries, the most certain answered first; a match for an unknown is an error. "
             "The number is the area under the curve: small is good.",
         )
     )
@@ -215,13 +219,13 @@ def _risk(demo: Demo) -> Html:
 
 def _map(demo: Demo) -> Html:
     unknown = [row for row, query in enumerate(demo.queries) if query.kind == "unknown"]
-    drawn = figures.map_figure(demo.gallery.belief, np.array(demo.gallery.labels), demo.belief[unknown])
+    drawn = figures.map_figure(demo.gallery.embedding, np.array(demo.gallery.labels), demo.embedding[unknown])
     return page.figures(
         page.figure(
             drawn,
             alt="Map of the embedding: gallery digits in groups, unknown digits as crosses among and between them",
-            caption=f"The two main directions of {demo.gallery.belief.dim}. What is apart here is apart; what "
-            "meets here may still be apart in the others. Circles, where there are any: one standard deviation.",
+            caption=f"The two main directions of {demo.gallery.embedding.dim}. What is apart here is apart; what "
+            "overlaps here may be apart in the others. Circles, where there are any: one standard deviation.",
         )
     )
 
@@ -248,16 +252,16 @@ def _shown(query: Query, *, caption: object) -> Html:
 
 
 def _what(query: Query) -> str:
-    return f"a {query.label}" + (f" ({query.harm})" if query.harm else "")
+    return f"a {query.label}" + (f" ({query.corruption})" if query.corruption else "")
 
 
-def _told(query: Query) -> str:
-    words, why = said(query)
-    told = f"shows {_what(query)}; said {words}, P(right) {chance(query.finding.answer.probability)}"
-    return told + (f" ({why})" if why else "")
+def _caption(query: Query) -> str:
+    words, why = answer_text(query)
+    text = f"shows {_what(query)}; answer {words}, P(right) {chance(query.finding.answer.probability)}"
+    return text + (f" ({why})" if why else "")
 
 
-def _spread(items: Sequence[Query], count: int) -> list[Query]:
+def _evenly(items: Sequence[Query], count: int) -> list[Query]:
     """Some of many, evenly over their order."""
     return [items[row] for row in np.unique(np.linspace(0, len(items) - 1, min(count, len(items))).astype(int))]
 

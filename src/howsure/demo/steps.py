@@ -14,13 +14,13 @@ from howsure import data
 from howsure.data import ImageSet
 from howsure.decide import Finding, Policy, ask, calibrate
 from howsure.decide.outcomes import Nearest, Row, Verdicts, certified_threshold, nearest, rows_of, verdicts_of
-from howsure.demo.folder import UNKNOWN, harm_of, prepare, write_pictures
+from howsure.demo.folder import UNKNOWN, corruption_of, prepare, write_pictures
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, cat
 from howsure.errors import CalibrationError
 from howsure.index import LocalIndex
 from howsure.plots.figures import require_matplotlib
-from howsure.recipe import Recipe, recipe_for
+from howsure.recipe import recipe_for
 from howsure.training import Epoch, Step, method_named, run_training
 
 __all__ = ["CONFIDENCE", "HOWSURE", "MAX_ERROR", "NEAREST", "PROMISED", "Demo", "Query", "run"]
@@ -35,12 +35,12 @@ Stage = Callable[[str, int], AbstractContextManager[Callable[[float], None]]]
 
 @dataclass(frozen=True)
 class Query:
-    """One test picture and what was said about it."""
+    """One test picture and its answer."""
 
     kind: str  # one of KINDS
     label: str  # what it shows
     path: Path
-    harm: str  # how it was corrupted, else ""
+    corruption: str  # by name and severity, else ""
     finding: Finding
     answered: bool
     wrong: bool  # only where answered
@@ -49,10 +49,10 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Enrolled:
-    """The pictures to answer from, and the beliefs about them."""
+    """The pictures of the gallery, and their embeddings."""
 
     images: ImageSet
-    belief: Embedding
+    embedding: Embedding
 
     @property
     def labels(self) -> list[str]:
@@ -70,8 +70,8 @@ class Demo:
     no_policy: str  # why there is none
     rows: tuple[Row, ...]
     queries: tuple[Query, ...]
-    belief: Embedding  # of the queries, in their order
-    plain: Nearest  # what a search over means says about them
+    embedding: Embedding  # of the queries, in their order
+    plain: Nearest  # of a search over means
     gallery: Enrolled
     seed: int
     seconds: dict[str, float]
@@ -106,32 +106,36 @@ def run(
         write_pictures(out / "pictures", seed=seed)
     reference = data.load(out / "pictures" / "gallery")
     with timed("training", recipe.epochs) as bar:
-        embedder = _trained(reference, recipe, out=out / "model", device=device, bar=bar)
+
+        def tell(event: Step | Epoch) -> None:
+            bar(event.epoch - 1 + event.step / event.steps if isinstance(event, Step) else event.epoch)
+
+        embedder = run_training(reference, recipe, out=out / "model", device=device, tell=tell).embedder
     with timed("indexing", len(reference)) as bar:
         gallery = _indexed(reference, embedder, out=out, bar=bar)
 
     held = {kind: data.load(out / "pictures" / "calibration" / kind) for kind in PROMISED}
     held_labels = [None if kind == "unknown" else label for kind in PROMISED for label in held[kind].labels]
     with timed("calibrating", len(held_labels)):
-        held_belief = cat([embedder.encode(images) for images in held.values()])
-        policy, no_policy = _calibrated(held_belief, held_labels, gallery, embedder, seed=seed)
+        held_embedding = cat([embedder.encode(images) for images in held.values()])
+        policy, no_policy = _calibrated(held_embedding, held_labels, gallery, embedder, seed=seed)
         if policy:
             policy.save(out / "model")
 
     tests = {kind: data.load(out / "pictures" / kind) for kind in KINDS}
     with timed("asking", sum(map(len, tests.values()))), LocalIndex.open(out / "gallery") as index:
-        belief = cat([embedder.encode(images) for images in tests.values()])
-        findings = ask(index, belief, policy=policy)
+        embedding = cat([embedder.encode(images) for images in tests.values()])
+        findings = ask(index, embedding, policy=policy)
 
     kinds = [kind for kind, images in tests.items() for _ in images.ids]
     labels = [str(label) for images in tests.values() for label in images.labels]
     paths = [Path(str(path)) for images in tests.values() for path in images.paths]
     ours = verdicts_of(findings, labels, unknown=[label in UNKNOWN for label in labels])
-    plain, held_plain = (nearest(queries, gallery.belief, gallery.labels) for queries in (belief, held_belief))
+    plain, held_plain = (nearest(queries, gallery.embedding, gallery.labels) for queries in (embedding, held_embedding))
     verdicts = _baselines(plain, labels, held_plain, held_labels, seed=seed) | {HOWSURE: ours}
     queries = tuple(_query(*one) for one in zip(kinds, labels, paths, findings, ours.answered, ours.wrong, strict=True))
     return Demo(
-        out, embedder, policy, no_policy, rows_of(verdicts, kinds), queries, belief, plain, gallery, seed, seconds
+        out, embedder, policy, no_policy, rows_of(verdicts, kinds), queries, embedding, plain, gallery, seed, seconds
     )
 
 
@@ -146,31 +150,24 @@ def _timed(stage: Stage, seconds: dict[str, float]) -> Stage:
     return timed
 
 
-def _trained(images: ImageSet, recipe: Recipe, *, out: Path, device: str, bar: Callable[[float], None]) -> Embedder:
-    def tell(event: Step | Epoch) -> None:
-        bar(event.epoch - 1 + event.step / event.steps if isinstance(event, Step) else event.epoch)
-
-    return run_training(images, recipe, out=out, device=device, tell=tell).embedder
-
-
 def _indexed(images: ImageSet, embedder: Embedder, *, out: Path, bar: Callable[[float], None]) -> Enrolled:
-    belief = embedder.encode(images, progress=bar)
+    embedding = embedder.encode(images, progress=bar)
     about = {"model": str((out / "model").resolve()), "fingerprint": embedder.fingerprint}
     with LocalIndex.create(out / "gallery", about=about) as index:
         stamps = [{"path": str(Path(str(path)).resolve())} for path in images.paths]
-        index.add(images.ids, belief, labels=images.labels, metadata=stamps)
-    return Enrolled(images, belief)
+        index.add(images.ids, embedding, labels=images.labels, metadata=stamps)
+    return Enrolled(images, embedding)
 
 
 def _calibrated(
-    belief: Embedding, labels: Sequence[str | None], gallery: Enrolled, embedder: Embedder, *, seed: int
+    embedding: Embedding, labels: Sequence[str | None], gallery: Enrolled, embedder: Embedder, *, seed: int
 ) -> tuple[Policy | None, str]:
     """The policy, or why there is none: then nothing is answered, which is what a user would get too."""
     try:
         policy = calibrate(
-            belief,
+            embedding,
             labels,
-            gallery.belief,
+            gallery.embedding,
             gallery.labels,
             max_error=MAX_ERROR,
             confidence=CONFIDENCE,
@@ -201,4 +198,4 @@ def _baselines(
 
 def _query(kind: str, label: str, path: Path, finding: Finding, answered: bool, wrong: bool) -> Query:
     right = finding.matches[0].label == label
-    return Query(kind, label, path, harm_of(path), finding, bool(answered), bool(wrong), right)
+    return Query(kind, label, path, corruption_of(path), finding, bool(answered), bool(wrong), right)

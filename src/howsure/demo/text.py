@@ -5,49 +5,49 @@ from __future__ import annotations
 from howsure.decide import REASONS
 from howsure.demo.steps import HOWSURE, NEAREST, PROMISED, Demo, Query
 
-__all__ = ["chance", "examples", "headline", "promise", "said", "share", "surest_first"]
+__all__ = ["answer_text", "chance", "examples", "headline", "promise", "share", "surest_first"]
 
 
 def headline(demo: Demo) -> str:
-    """The point of it in two sentences."""
+    """The result in a few sentences."""
     plain, ours = (demo.row(name).over(*PROMISED) for name in (NEAREST, HOWSURE))
-    foreign = demo.row(NEAREST).tallies["unknown"].asked
-    bad, less = (demo.row(name).tallies["corrupted"] for name in (NEAREST, HOWSURE))
+    unknown = demo.row(NEAREST).tallies["unknown"].asked
+    plain_corrupted, ours_corrupted = (demo.row(name).tallies["corrupted"] for name in (NEAREST, HOWSURE))
     return (
-        f"Asked about {plain.asked} digits, {foreign} of them of kinds it never saw, "
+        f"Asked about {plain.asked} digits, {unknown} of them of unknown classes, "
         f"a nearest neighbour gives {plain.wrong} wrong answers ({share(plain.error)}). howsure gives {ours.wrong} "
-        f"({share(ours.error)} of its answers), and answers {share(ours.coverage)}. On {bad.asked} corrupted digits "
-        f"it is {bad.wrong} wrong answers against {less.wrong}."
+        f"({share(ours.error)} of its answers), and answers {share(ours.coverage)}. On {plain_corrupted.asked} "
+        f"corrupted digits it is {plain_corrupted.wrong} wrong answers against {ours_corrupted.wrong}."
     )
 
 
 def promise(demo: Demo) -> str:
-    """The certificate in words, with what it does not cover."""
+    """The certificate in words, and its limits."""
     if demo.policy is None:
         return f"Nothing is promised, so nothing is answered: {demo.no_policy}."
     made = demo.policy.certificate
     rule = "match or unknown" if demo.policy.unknown_at is not None else "match"
-    told = (
+    text = (
         f"Promised: at most {share(made.max_error)} of the answers ({rule}) are wrong, with confidence "
         f"{share(made.confidence)}, for queries like the {made.n} that tested it, {share(made.unknown_rate)} of them "
         f"unknown, in this gallery of {made.gallery}. "
     )
     if demo.policy.unknown_at is None:
-        told += "Nothing is called unknown here; what looks unknown ends as not sure. "
+        text += "Nothing is called unknown here; what looks unknown ends as not sure. "
     return (
-        told + "Corrupted digits are not like those queries: nothing is promised there, the table shows what happens."
+        text + "Corrupted digits are not like those queries: nothing is promised there, the table shows what happens."
     )
 
 
-def said(query: Query) -> tuple[str, str]:
-    """What howsure said about a query, and why, in words."""
+def answer_text(query: Query) -> tuple[str, str]:
+    """The answer to a query and the reason, in words."""
     answer = query.finding.answer
     words = {"match": f"match: {query.finding.matches[0].label}", "unknown": "unknown", "not_sure": "not sure"}
     return words[answer.kind], REASONS[answer.reason] if answer.reason else ""
 
 
 def examples(demo: Demo) -> list[Query]:
-    """A few queries that show what was found, what was refused for which reason, and what went wrong."""
+    """A few queries: right answers, refusals by reason, and an error."""
     chosen: dict[tuple[object, ...], Query] = {}
     for query in sorted(demo.queries, key=surest_first):
         key = (query.kind, query.finding.answer.kind, query.finding.answer.reason, query.wrong)

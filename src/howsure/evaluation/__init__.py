@@ -1,4 +1,4 @@
-"""Judge a model on data: every metric, with the name of its convention."""
+"""Evaluate a model on data: every metric, with the name of its convention."""
 
 from howsure.evaluation.metric import Metric
 from howsure.evaluation.model import evaluate, evaluate_embeddings

@@ -1,4 +1,4 @@
-"""What a policy says about the pictures of a set, each asked among all others: does it happen as often as it says?"""
+"""Calibration of a policy's probabilities on a set, each picture a query among all others."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from howsure.neighbours import neighbours
 __all__ = ["answer_metrics", "calibration_reports"]
 
 
-def calibration_reports(policy: Policy, belief: Embedding, labels: Sequence[str]) -> dict[str, CalibrationReport]:
+def calibration_reports(policy: Policy, embedding: Embedding, labels: Sequence[str]) -> dict[str, CalibrationReport]:
     """P(right) of the best match and P(none) of pictures whose class has no other, corrected for so many classes."""
     names = np.asarray(labels)
-    near = neighbours(belief, belief, leave_one_out=True)
+    near = neighbours(embedding, embedding, leave_one_out=True)
     found = names[near.positions]
-    novelty = None if belief.novelty is None else belief.novelty.double().numpy()
-    evidence = weigh(policy.matcher, near.distances, found, belief.uncertainty.double().numpy(), novelty)
-    told = policy.chances.calibrated(evidence, ratio=policy.ratio(len(np.unique(names))))
+    novelty = None if embedding.novelty is None else embedding.novelty.double().numpy()
+    evidence = weigh(policy.matcher, near.distances, found, embedding.uncertainty.double().numpy(), novelty)
+    log_odds = policy.chances.calibrated(evidence, ratio=policy.ratio(len(np.unique(names))))
     alone = np.unique(names, return_counts=True)[1][np.unique(names, return_inverse=True)[1]] == 1
     isotonic = policy.chances.right.steps is not None
-    judged = {"right": CalibrationReport.judged(RIGHT, expit(told.right), found[:, 0] == names, isotonic=isotonic)}
+    right = found[:, 0] == names
+    reports = {"right": CalibrationReport.judged(RIGHT, expit(log_odds.right), right, isotonic=isotonic)}
     if policy.chances.absent is not None:
-        judged["none"] = CalibrationReport.judged(NONE, expit(told.none), alone, isotonic=isotonic)
-    return {name: honesty for name, honesty in judged.items() if honesty}
+        reports["none"] = CalibrationReport.judged(NONE, expit(log_odds.none), alone, isotonic=isotonic)
+    return {name: report for name, report in reports.items() if report}
 
 
-def answer_metrics(judged: Mapping[str, CalibrationReport]) -> list[Metric]:
+def answer_metrics(reports: Mapping[str, CalibrationReport]) -> list[Metric]:
     """ECE and Brier score of each, with their definitions."""
     out = []
-    for name, honesty in judged.items():
-        how = (
-            f"P({honesty.event}) by the policy, {honesty.link}, leave-one-out; happens at a rate of {honesty.rate:.3f}"
-        )
-        out.append(Metric(f"{name}_ece", honesty.ece, f"15 equal-width bins, last closed; {how}"))
-        out.append(Metric(f"{name}_brier", honesty.brier, how))
+    for name, report in reports.items():
+        how = f"P({report.event}) by the policy, {report.link}, leave-one-out; happens at a rate of {report.rate:.3f}"
+        out.append(Metric(f"{name}_ece", report.ece, f"15 equal-width bins, last closed; {how}"))
+        out.append(Metric(f"{name}_brier", report.brier, how))
     return out

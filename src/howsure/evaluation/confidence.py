@@ -16,10 +16,6 @@ __all__ = ["confidence_metrics"]
 Calibrator = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-def _raw(fitted: np.ndarray, right: np.ndarray, confidence: np.ndarray) -> np.ndarray:
-    return confidence
-
-
 def _logistic(fitted: np.ndarray, right: np.ndarray, confidence: np.ndarray) -> np.ndarray:
     return fit_logistic(fitted[:, None], right).probability(confidence[:, None])
 
@@ -29,12 +25,11 @@ def _isotonic(fitted: np.ndarray, right: np.ndarray, confidence: np.ndarray) -> 
 
     least = 1 / (len(right) + 2)  # never quite 0 or 1: so few examples cannot know
     steps = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip").fit(fitted, right)
-    probability: np.ndarray = steps.predict(confidence)
-    return probability
+    return steps.predict(confidence)
 
 
 CALIBRATORS: dict[str, tuple[Calibrator, str]] = {
-    "raw": (_raw, "as it is"),
+    "raw": (lambda fitted, right, confidence: confidence, "as it is"),
     "logistic": (_logistic, "sigmoid(offset + scale · confidence)"),
     "isotonic": (_isotonic, "isotonic regression, clipped to [1/(n + 2), 1 - 1/(n + 2)]"),
 }
@@ -46,21 +41,15 @@ def confidence_metrics(confidence: np.ndarray, correct: np.ndarray, *, seed: int
     Half of the queries, drawn at random, fit the calibration; all numbers are those of the other half.
     """
     fit, test = np.array_split(np.random.default_rng(seed).permutation(len(correct)), 2)
+    rule = f"fitted on {len(fit)} queries, judged on {len(test)}"
+
+    def score(metric: Callable[[np.ndarray, np.ndarray], float], calibrator: Calibrator) -> float:
+        return metric(calibrator(confidence[fit], correct[fit], confidence[test]), correct[test])
+
     out = []
     for name, (calibrator, what) in CALIBRATORS.items():
-        how = (
-            f"confidence as P(nearest neighbour is right), {what}; fitted on {len(fit)} queries, judged on {len(test)}"
-        )
-        calibrated = partial(calibrator, confidence[fit], correct[fit], confidence[test])
-        ece = partial(_judged, partial(metrics.ece, bins=15), calibrated, correct[test])
-        brier = partial(_judged, metrics.brier, calibrated, correct[test])
+        how = f"confidence as P(nearest neighbour is right), {what}; {rule}"
+        ece, brier = partial(score, metrics.ece, calibrator), partial(score, metrics.brier, calibrator)
         out.append(defined(f"confidence_ece_{name}", ece, f"15 equal-width bins, last closed; {how}"))
         out.append(defined(f"confidence_brier_{name}", brier, how))
     return out
-
-
-def _judged(
-    metric: Callable[[np.ndarray, np.ndarray], float], calibrated: Callable[[], np.ndarray], right: np.ndarray
-) -> float:
-    # The calibration happens here, where it may turn out that the data do not support one.
-    return metric(calibrated(), right)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,13 +21,15 @@ from howsure.evaluation.confidence import confidence_metrics
 from howsure.evaluation.metric import Metric, defined
 from howsure.evaluation.scores import FAR, nearest_classes, observe, require_scores, score_of
 from howsure.match import Matcher
-from howsure.neighbours import Neighbours, neighbours
+from howsure.neighbours import neighbours
 
 __all__ = ["Metric", "evaluate", "evaluate_embeddings"]
 
 PAIRS = 10_000
 BINS = 20
-VOTES = 5
+NEIGHBOURS = 5
+
+Scores = Mapping[str, np.ndarray]  # by name, (Q,), large = uncertain
 
 
 def evaluate(
@@ -37,10 +40,10 @@ def evaluate(
     scores: Sequence[str] = (),
     seed: int = 0,
 ) -> list[Metric]:
-    """Every metric of a model on labelled pictures, and what the named `scores` are worth.
+    """Every metric of a model on labelled pictures, and of the named `scores`.
 
-    `scores` are those of `howsure.evaluation.scores`: how well each foresees that the nearest neighbour is wrong
-    (`r_auroc_SCORE`), and with `ood` how well it tells pictures of another sort (`ood_auroc_SCORE` and others).
+    `scores` are those of `howsure.evaluation.scores`: how well each predicts that the nearest neighbour is wrong
+    (`r_auroc_SCORE`), and with `ood` how well it detects OOD pictures (`ood_auroc_SCORE` and others).
     """
     require_scores(scores)
     known = observe(embedder, test if isinstance(test, ImageSet) else data.load(test))
@@ -55,69 +58,65 @@ def evaluate(
     )
     right = nearest_classes(known, known, 1)[:, 0] == known.labels
     for name in scores:
-        ours = score_of(name, known, known)
+        score = score_of(name, known, known)
         how = f"{name} of queries with a wrong nearest neighbour by point estimates against the others; ties count half"
-        found.append(defined(f"r_auroc_{name}", partial(metrics.r_auroc, ours, right), how))
+        found.append(defined(f"r_auroc_{name}", partial(metrics.r_auroc, score, right), how))
         if others:
-            found += _told_apart(name, ours, score_of(name, others, known))
+            found += _detection(name, score, score_of(name, others, known))
     return list({metric.name: metric for metric in found}.values())
 
 
 def evaluate_embeddings(
-    belief: Embedding,
+    embedding: Embedding,
     labels: Sequence[str],
     *,
     matcher: Matcher | None = None,
     ood: Embedding | None = None,
     seed: int = 0,
 ) -> list[Metric]:
-    """Retrieval, verification, selective prediction, calibration and, with `ood`, detection of foreign pictures.
+    """Retrieval, verification, selective prediction, calibration and, with `ood`, OOD detection.
 
-    Everything is leave-one-out among the given items. Training-free baselines stand beside the model's uncertainty;
-    they see the places of the items and nothing of what the model says about its doubt.
+    Everything is leave-one-out among the given items. Training-free scores stand beside the model's uncertainty; they
+    see point estimates alone.
     """
     codes = np.unique(np.asarray(labels), return_inverse=True)[1]
     total = np.bincount(codes)[codes] - 1
-    if len(belief) < 3 or total.max() < 1 or codes.max() < 1:
+    if len(embedding) < 3 or total.max() < 1 or codes.max() < 1:
         raise InputError(
             "evaluate",
             expected="three pictures or more, of two classes or more, one of them with two",
-            got=f"{len(belief)} pictures of {codes.max() + 1 if len(codes) else 0} classes",
+            got=f"{len(embedding)} pictures of {codes.max() + 1 if len(codes) else 0} classes",
         )
-    near = neighbours(belief, belief, leave_one_out=True)
-    bare = point_estimates(belief)
-    doubtful = bool((belief.uncertainty > 0).any())  # otherwise places are all there is
-    free = neighbours(bare, bare, leave_one_out=True) if doubtful else near
-    found = codes[near.positions]
-    relevant = found == codes[:, None]
-    doubts = _doubts(belief, free, codes[free.positions])
-    confidence = belief.to(dtype=torch.float64).confidence
+    near = neighbours(embedding, embedding, leave_one_out=True)
+    points = point_estimates(embedding)
+    uncertain = bool((embedding.uncertainty > 0).any())  # otherwise it is its point estimate
+    near_points = neighbours(points, points, leave_one_out=True) if uncertain else near
+    found, found_points = codes[near.positions], codes[near_points.positions]
+    far = min(FAR, near_points.distances.shape[1])
+    scores = _own_scores(embedding) | {
+        "top1_distance": near_points.distances[:, 0],
+        "margin": -lead(near_points.distances, found_points),
+        f"knn{far}_distance": near_points.distances[:, far - 1],
+    }
+    pairs = _Pairs.draw(embedding, codes, seed=seed)
+    right = found[:, 0] == codes
+    confidence = embedding.to(dtype=torch.float64).confidence
     return [
-        *_retrieval(relevant, total),
-        *(_by_places(doubts, codes[free.positions] == codes[:, None], total) if doubtful else []),
-        *_verification(belief, codes, seed=seed),
-        *_selective(doubts, error=~relevant[:, 0]),
-        *_honesty(belief, codes, doubts, found=found, seed=seed),
-        *(confidence_metrics(confidence.numpy(), relevant[:, 0], seed=seed) if confidence is not None else []),
-        *(_calibration(belief, codes, matcher, seed=seed) if matcher else []),
-        *(_detection(belief, doubts, ood) if ood is not None else []),
+        *_retrieval(found == codes[:, None], total),
+        *(_by_points(scores, found_points == codes[:, None], total) if uncertain else []),
+        *_verification(pairs),
+        *_selective(scores, error=~right),
+        *_failures(scores, found, codes, pairs),
+        *(confidence_metrics(confidence.numpy(), right, seed=seed) if confidence is not None else []),
+        *(_calibration(pairs, matcher) if matcher else []),
+        *(_ood(points, scores, ood) if ood is not None else []),
     ]
 
 
-def _doubts(query: Embedding, free: Neighbours, identities: np.ndarray) -> dict[str, np.ndarray]:
-    """Scores that are large for doubtful queries: the model's own, and what the places alone offer for free."""
-    far = min(FAR, free.distances.shape[1])
-    return _said(query) | {
-        "top1_distance": free.distances[:, 0],
-        "margin": -lead(free.distances, identities),
-        f"knn{far}_distance": free.distances[:, far - 1],
-    }
-
-
-def _said(belief: Embedding) -> dict[str, np.ndarray]:
-    """What the model itself says: will the answer be wrong, and, if it keeps that, is this unlike anything seen?"""
-    said = {"uncertainty": belief.uncertainty, "novelty": belief.novelty}
-    return {name: score.double().numpy() for name, score in said.items() if score is not None}
+def _own_scores(embedding: Embedding) -> dict[str, np.ndarray]:
+    """The model's own: for failure prediction, and, if it has one, for OOD detection."""
+    scores = {"uncertainty": embedding.uncertainty, "novelty": embedding.novelty}
+    return {name: score.double().numpy() for name, score in scores.items() if score is not None}
 
 
 def _retrieval(relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
@@ -134,36 +133,47 @@ def _retrieval(relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
     return out
 
 
-def _by_places(doubts: dict[str, np.ndarray], relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
-    """Retrieval by those who do not listen to doubt, and which doubts foresee its errors."""
-    how = "by the distance of places (means; directions on the sphere)"
+def _by_points(scores: Scores, relevant: np.ndarray, total: np.ndarray) -> list[Metric]:
+    """Retrieval by point estimates, and which scores predict its failures."""
+    how = "by the distance of point estimates (means; directions on the sphere)"
     out = [Metric("recall_at_1_places", metrics.recall_at_k(relevant[total > 0], 1), f"as recall_at_1, but {how}")]
-    for name, score in doubts.items():
+    for name, score in scores.items():
         if np.ptp(score) > 0:
-            foresee = partial(metrics.r_auroc, score, relevant[:, 0])
-            out.append(defined(f"r_auroc_{name}_places", foresee, f"as r_auroc_{name}, nearest neighbour {how}"))
+            r_auroc = partial(metrics.r_auroc, score, relevant[:, 0])
+            out.append(defined(f"r_auroc_{name}_places", r_auroc, f"as r_auroc_{name}, nearest neighbour {how}"))
     return out
 
 
-def _pairs(codes: np.ndarray, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Up to PAIRS pairs of different items, half of them of one class."""
-    rng = np.random.default_rng(seed)
-    by_class = [rows for rows in (np.flatnonzero(codes == code) for code in np.unique(codes)) if len(rows) > 1]
-    weights = np.array([len(rows) for rows in by_class], float)
-    chosen = rng.choice(len(by_class), PAIRS // 2, p=weights / weights.sum())
-    same = np.array([rng.choice(by_class[c], 2, replace=False) for c in chosen])
-    draw = rng.integers(len(codes), size=(4 * PAIRS, 2))
-    different = draw[codes[draw[:, 0]] != codes[draw[:, 1]]][: PAIRS // 2]
-    pairs = np.concatenate([same, different])
-    return pairs[:, 0], pairs[:, 1]
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """PAIRS random pairs of different items, half of them of one class, with their distances."""
+
+    a: np.ndarray
+    b: np.ndarray
+    same: np.ndarray
+    distance: torch.Tensor
+
+    @classmethod
+    def draw(cls, embedding: Embedding, codes: np.ndarray, *, seed: int) -> _Pairs:
+        rng = np.random.default_rng(seed)
+        by_class = [rows for rows in (np.flatnonzero(codes == code) for code in np.unique(codes)) if len(rows) > 1]
+        weights = np.array([len(rows) for rows in by_class], float)
+        chosen = rng.choice(len(by_class), PAIRS // 2, p=weights / weights.sum())
+        same = np.array([rng.choice(by_class[c], 2, replace=False) for c in chosen])
+        drawn = rng.integers(len(codes), size=(4 * PAIRS, 2))
+        different = drawn[codes[drawn[:, 0]] != codes[drawn[:, 1]]][: PAIRS // 2]
+        a, b = np.concatenate([same, different]).T
+        return cls(a, b, codes[a] == codes[b], rms_distance(embedding[a], embedding[b], paired=True).double())
+
+    @property
+    def similarity(self) -> np.ndarray:
+        return -self.distance.numpy()
 
 
-def _verification(belief: Embedding, codes: np.ndarray, *, seed: int) -> list[Metric]:
-    a, b = _pairs(codes, seed=seed)
-    same = codes[a] == codes[b]
-    similarity = -rms_distance(belief[a], belief[b], paired=True).double().numpy()
+def _verification(pairs: _Pairs) -> list[Metric]:
+    same, similarity = pairs.same, pairs.similarity
     ap = metrics.verification_ap(same, similarity)
-    how = f"{len(a)} random pairs, base rate {ap.base_rate:.3f}, score -rms_distance"
+    how = f"{len(same)} random pairs, base rate {ap.base_rate:.3f}, score -rms_distance"
     return [
         Metric("verification_ap", ap.value, f"step average precision; {how}"),
         Metric("verification_auroc", metrics.auroc(same, similarity), f"ties count half; {how}"),
@@ -172,9 +182,9 @@ def _verification(belief: Embedding, codes: np.ndarray, *, seed: int) -> list[Me
     ]
 
 
-def _selective(doubts: dict[str, np.ndarray], *, error: np.ndarray) -> list[Metric]:
+def _selective(scores: Scores, *, error: np.ndarray) -> list[Metric]:
     out = []
-    for name, score in doubts.items():
+    for name, score in scores.items():
         how = f"error of the nearest neighbour by rms_distance, sorted by {name}, ties shared"
         if np.ptp(score) == 0:
             out.append(Metric(f"aurc_{name}", None, "the same for every query: it cannot rank them"))
@@ -186,17 +196,12 @@ def _selective(doubts: dict[str, np.ndarray], *, error: np.ndarray) -> list[Metr
     return out
 
 
-def _honesty(
-    belief: Embedding, codes: np.ndarray, doubts: dict[str, np.ndarray], *, found: np.ndarray, seed: int
-) -> list[Metric]:
-    """Does doubt predict a wrong answer, query by query and over bins? `found` are the classes of the neighbours."""
-    correct, voted = found[:, 0] == codes, metrics.majority(found[:, :VOTES]) == codes
-    a, b = _pairs(codes, seed=seed)
-    same = codes[a] == codes[b]
-    similarity = -rms_distance(belief[a], belief[b], paired=True).double().numpy()
-    bins = f"Kendall's tau-b over {BINS} bins, +1 = falls as doubt grows"
+def _failures(scores: Scores, found: np.ndarray, codes: np.ndarray, pairs: _Pairs) -> list[Metric]:
+    """Failure prediction, query by query and over bins; `found`, (Q, k), are the classes of the neighbours."""
+    correct, majority = found[:, 0] == codes, metrics.majority(found[:, :NEIGHBOURS]) == codes
+    bins = f"Kendall's tau-b over {BINS} bins, +1 = falls as uncertainty grows"
     out = []
-    for name, score in doubts.items():
+    for name, score in scores.items():
         if np.ptp(score) == 0:
             out.append(Metric(f"r_auroc_{name}", None, "the same for every query: it cannot rank them"))
             continue
@@ -204,22 +209,20 @@ def _honesty(
         out.append(defined(f"r_auroc_{name}", partial(metrics.r_auroc, score, correct), how))
         tau = partial(metrics.kendall_over_bins, score, correct, bins=BINS)
         out.append(defined(f"kendall_accuracy_{name}", tau, f"{bins}; accuracy of the nearest neighbour"))
-        if found.shape[1] >= VOTES:
-            tau = partial(metrics.kendall_over_bins, score, voted, bins=BINS)
-            how = f"{bins}; accuracy of the majority of {VOTES} neighbours, a tie goes to the class of the nearest"
-            out.append(defined(f"kendall_knn{VOTES}_{name}", tau, how))
-        tau = partial(metrics.kendall_over_bins_ap, score[a] + score[b], same, similarity, bins=BINS)
-        how = f"{bins}; verification_ap of {len(a)} pairs, sorted by the sum of the two"
+        if found.shape[1] >= NEIGHBOURS:
+            tau = partial(metrics.kendall_over_bins, score, majority, bins=BINS)
+            how = f"{bins}; accuracy of the majority of {NEIGHBOURS} neighbours, a tie goes to the class of the nearest"
+            out.append(defined(f"kendall_knn{NEIGHBOURS}_{name}", tau, how))
+        both = score[pairs.a] + score[pairs.b]
+        tau = partial(metrics.kendall_over_bins_ap, both, pairs.same, pairs.similarity, bins=BINS)
+        how = f"{bins}; verification_ap of {len(both)} pairs, sorted by the sum of the two"
         out.append(defined(f"kendall_ap_{name}", tau, how))
     return out
 
 
-def _calibration(belief: Embedding, codes: np.ndarray, matcher: Matcher, *, seed: int) -> list[Metric]:
-    a, b = _pairs(codes, seed=seed)
-    same = codes[a] == codes[b]
-    balanced = matcher.at(0.5)
-    probability = balanced.probability(rms_distance(belief[a], belief[b], paired=True).double()).numpy()
-    how = f"P(same) of {len(a)} random pairs, base rate {same.mean():.3f}"
+def _calibration(pairs: _Pairs, matcher: Matcher) -> list[Metric]:
+    same, probability = pairs.same, matcher.at(0.5).probability(pairs.distance).numpy()
+    how = f"P(same) of {len(same)} random pairs, base rate {same.mean():.3f}"
     return [
         Metric("match_ece", metrics.ece(probability, same, bins=15), f"15 equal-width bins, last closed; {how}"),
         Metric("match_brier", metrics.brier(probability, same), how),
@@ -227,17 +230,17 @@ def _calibration(belief: Embedding, codes: np.ndarray, matcher: Matcher, *, seed
     ]
 
 
-def _detection(belief: Embedding, doubts: dict[str, np.ndarray], ood: Embedding) -> list[Metric]:
-    free = neighbours(point_estimates(ood), point_estimates(belief))
-    far = min(FAR, len(belief) - 1)  # as for the familiar items, each of which is one of them
-    foreign = _said(ood) | {
-        "top1_distance": free.distances[:, 0],
-        f"knn{far}_distance": free.distances[:, far - 1],
+def _ood(points: Embedding, scores: Scores, ood: Embedding) -> list[Metric]:
+    near = neighbours(point_estimates(ood), points)
+    far = min(FAR, len(points) - 1)  # as for the known items, which do not see themselves
+    of_ood = _own_scores(ood) | {
+        "top1_distance": near.distances[:, 0],
+        f"knn{far}_distance": near.distances[:, far - 1],
     }
-    return [metric for name, score in foreign.items() for metric in _told_apart(name, doubts[name], score)]
+    return [metric for name, score in of_ood.items() for metric in _detection(name, scores[name], score)]
 
 
-def _told_apart(name: str, known: np.ndarray, ood: np.ndarray) -> list[Metric]:
+def _detection(name: str, known: np.ndarray, ood: np.ndarray) -> list[Metric]:
     """How well a score tells OOD pictures from known ones."""
     both = np.concatenate([known, ood])
     positive = np.arange(len(both)) >= len(known)

@@ -34,14 +34,14 @@ from howsure.posteriors.laplace.base import pixel_batches
 
 __all__ = ["SCORES", "Observed", "observe", "require_scores", "score_of"]
 
-ASKED = 10  # neighbours that agree or not
-FAR = 50  # the neighbour whose distance says how lonely an item is
+ASKED = 10  # neighbours whose classes are compared
+FAR = 50  # the neighbour whose distance is a score
 COMPONENTS = 128  # leading ones, in which classes have a covariance
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What a model makes of N items: embeddings, and the features they come from; the first member's of an ensemble."""
+    """N items as a model sees them: embeddings, and the features they come from; of an ensemble the first member's."""
 
     embedding: Embedding
     features: Tensor  # (N, M)
@@ -83,26 +83,20 @@ def _novelty(items: Observed, known: Observed) -> np.ndarray:
     return items.embedding.novelty.double().numpy()
 
 
-def _ambiguity(items: Observed, known: Observed) -> np.ndarray:
-    return items.embedding.uncertainty.double().numpy()
-
-
 def mean_member_variance(embedding: Embedding) -> np.ndarray:
-    """(N,) the mean over draws of what each says about its own variance."""
+    """(N,) the mean over draws of their own total variance."""
     return torch.stack([draw.uncertainty for draw in embedding.by_draw()]).mean(0).double().numpy()
 
 
 def nearest_classes(items: Observed, known: Observed, depth: int) -> np.ndarray:
     """(N, depth) classes of the nearest known items, by the distance of point estimates."""
     found = neighbours(items.points, known.points, leave_one_out=items is known, depth=depth)
-    classes: np.ndarray = known.labels[found.positions]
-    return classes
+    return known.labels[found.positions]
 
 
 def neighbour_disagreement(classes: np.ndarray) -> np.ndarray:
     """(N,) the share of neighbours, (N, k) nearest first, of another class than the nearest."""
-    share: np.ndarray = (classes[:, :ASKED] != classes[:, :1]).mean(1)
-    return share
+    return (classes[:, :ASKED] != classes[:, :1]).mean(1)
 
 
 def classes_by_draw(items: Observed, known: Observed, depth: int) -> np.ndarray:
@@ -113,29 +107,29 @@ def classes_by_draw(items: Observed, known: Observed, depth: int) -> np.ndarray:
         neighbours(Point(ours.point_estimate), Point(theirs.point_estimate), leave_one_out=items is known, depth=depth)
         for ours, theirs in pairs
     ]
-    classes: np.ndarray = known.labels[np.stack([one.positions for one in found], 1)]
-    return classes
+    return known.labels[np.stack([one.positions for one in found], 1)]
 
 
 def ensemble_disagreement(
-    items: Observed, known: Observed, *, answers: np.ndarray | None = None, usual: np.ndarray | None = None
+    items: Observed, known: Observed, *, answers: np.ndarray | None = None, reference: np.ndarray | None = None
 ) -> np.ndarray:
     """(N,) how many neighbours of single members are of another class than the answer, ties by mean variance.
 
     `answers` are the classes that were answered, by default that of the nearest known item. The variance of an item
-    adds its rank among the `usual` ones, sorted, which is below 1.
+    adds its rank among the `reference` variances, sorted, which is below 1.
     """
     if len(items.embedding.by_draw()) < 2:
         raise InputError("score ensemble_disagreement", expected="an ensemble or draws", got="one network")
-    told = nearest_classes(items, known, 1)[:, 0] if answers is None else answers
-    reference = np.sort(_tie(known.embedding)) if usual is None else usual
+    if answers is None:
+        answers = nearest_classes(items, known, 1)[:, 0]
+    if reference is None:
+        reference = np.sort(_tie(known.embedding))
     ties = (reference.searchsorted(_tie(items.embedding)) + 0.5) / (len(reference) + 1)
-    against: np.ndarray = (classes_by_draw(items, known, ASKED) != told[:, None, None]).sum((1, 2)) + ties
-    return against
+    return (classes_by_draw(items, known, ASKED) != answers[:, None, None]).sum((1, 2)) + ties
 
 
 def _tie(embedding: Embedding) -> np.ndarray:
-    """The mean variance of members, or, of members without any, what they disagree about."""
+    """The mean variance of members, or, of members without any, the variance between them."""
     own = mean_member_variance(embedding)
     return own if (own > 0).any() else embedding.uncertainty.double().numpy()
 
@@ -173,7 +167,7 @@ def mahalanobis(known: Observed) -> Callable[[Observed], Tensor]:
 
 SCORES: dict[str, Callable[[Observed, Observed], np.ndarray]] = {
     "novelty": _novelty,
-    "ambiguity": _ambiguity,
+    "ambiguity": lambda items, known: items.embedding.uncertainty.double().numpy(),
     "mean_member_variance": lambda items, known: mean_member_variance(items.embedding),
     "neighbour_disagreement": lambda items, known: neighbour_disagreement(nearest_classes(items, known, ASKED)),
     "ensemble_disagreement": ensemble_disagreement,

@@ -1,4 +1,4 @@
-"""Pure functions that judge arrays; every number names its convention.
+"""Pure functions on arrays; every number names its convention.
 
 They take whatever `numpy.asarray` takes, CPU tensors included, and know nothing of embeddings or models.
 """

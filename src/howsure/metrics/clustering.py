@@ -1,12 +1,12 @@
 """How well clusters agree with true labels. Item by item (B-cubed) or pair by pair; each is in [0, 1], large = good."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from howsure.metrics import checks
-from howsure.metrics.checks import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ def pairwise_f(labels: ArrayLike, clusters: ArrayLike) -> Agreement:
     >>> pairwise_f(["a", "a", "b"], [0, 0, 0])
     Agreement(precision=0.3333333333333333, recall=1.0)
     """
-    both, together, alike = (float((n * (n - 1)).sum()) for n in _counts(labels, clusters).each())
+    table = _contingency(labels, clusters)
+    counts = (table.data, table.sum(axis=0), table.sum(axis=1))
+    both, together, alike = (float((np.asarray(n) * (np.asarray(n) - 1)).sum()) for n in counts)
     return Agreement(both / together if together else 1.0, both / alike if alike else 1.0)
 
 
@@ -44,34 +46,17 @@ def b_cubed(labels: ArrayLike, clusters: ArrayLike) -> Agreement:
     >>> b_cubed(["a", "a", "b", "b"], [0, 0, 0, 0])
     Agreement(precision=0.5, recall=1.0)
     """
-    n = _counts(labels, clusters)
-    total = n.both.sum()
-    precision, recall = ((n.both**2 / of).sum() / total for of in (n.cluster[n.column], n.label[n.row]))
+    table = _contingency(labels, clusters)
+    row, column = table.nonzero()
+    of_cluster, of_label = np.asarray(table.sum(axis=0)).ravel()[column], np.asarray(table.sum(axis=1)).ravel()[row]
+    precision, recall = ((table.data**2 / of).sum() / table.sum() for of in (of_cluster, of_label))
     return Agreement(float(precision), float(recall))
 
 
-@dataclass(frozen=True, eq=False)
-class _Counts:
-    """How many items have a label and a cluster, wherever any have both; and each alone."""
+def _contingency(labels: ArrayLike, clusters: ArrayLike) -> Any:
+    """(L, K) how many items have a label and a cluster; sparse, as thousands of people in as many clusters are."""
+    from sklearn.metrics.cluster import contingency_matrix
 
-    both: Floats
-    row: Ints  # which label
-    column: Ints  # which cluster
-    label: Floats
-    cluster: Floats
-
-    def each(self) -> tuple[Floats, Floats, Floats]:
-        return self.both, self.cluster, self.label
-
-
-def _counts(labels: ArrayLike, clusters: ArrayLike) -> _Counts:
-    true, found = (
-        np.unique(checks.names(what, values), return_inverse=True)[1]
-        for what, values in (("labels", labels), ("clusters", clusters))
-    )
+    true, found = checks.names("labels", labels), checks.names("clusters", clusters)
     checks.same_length(labels=true, clusters=found)
-    # Not a whole table: thousands of people in as many clusters would fill the memory with zeros.
-    pairs, both = np.unique(np.stack([true, found]), axis=1, return_counts=True)
-    return _Counts(
-        both.astype(float), pairs[0], pairs[1], *(np.bincount(codes).astype(float) for codes in (true, found))
-    )
+    return contingency_matrix(true, found, sparse=True, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Detection: do scores tell positives from negatives? For novelty: positive = unfamiliar, score = uncertainty."""
+"""Detection: do scores tell positives from negatives? For OOD: positive = OOD, score = uncertainty."""
 
 from dataclasses import dataclass
 
@@ -68,9 +68,9 @@ def _precision_recall(c: Counts) -> tuple[Floats, Floats, float]:
 
 
 def fpr_at_tpr(ood: ArrayLike, uncertainty: ArrayLike, tpr: float = 0.95) -> float:
-    """Share of unfamiliar (`ood`) items accepted when `tpr` of the familiar ones are; 0 is best. FPR95 by default.
+    """Share of `ood` items accepted when `tpr` of the others are; 0 is best. FPR95 by default.
 
-    The threshold t is the smallest uncertainty such that at least `tpr` of the familiar items have uncertainty <= t; an
+    The threshold t is the smallest uncertainty such that at least `tpr` of the known items have uncertainty <= t; an
     observed value, not an interpolated percentile. The result is the share of `ood` items with uncertainty <= t.
 
     >>> fpr_at_tpr([False, False, True, True], [1, 2, 2, 3], tpr=1.0)
@@ -78,8 +78,8 @@ def fpr_at_tpr(ood: ArrayLike, uncertainty: ArrayLike, tpr: float = 0.95) -> flo
     """
     is_ood, value = checks.both_classes("ood", ood), checks.scores("uncertainty", uncertainty)
     checks.same_length(ood=is_ood, uncertainty=value)
-    familiar = np.sort(value[~is_ood])
+    known = np.sort(value[~is_ood])
     # shares n/N are compared as such: tpr * N can round to just above a whole number
-    shares = np.arange(1, len(familiar) + 1) / len(familiar)
-    threshold = familiar[np.searchsorted(shares, checks.fraction("tpr", tpr, zero=False))]
+    shares = np.arange(1, len(known) + 1) / len(known)
+    threshold = known[np.searchsorted(shares, checks.fraction("tpr", tpr, zero=False))]
     return float(np.mean(value[is_ood] <= threshold))

@@ -19,17 +19,15 @@ def lam_ece(confidence: ArrayLike, correct: ArrayLike) -> float:
     >>> lam_ece([0.75, 0.75, 1.0], [True, False, False])
     0.25
     """
-    sure, right = checks.scores("confidence", confidence), checks.flags("correct", correct)
-    checks.same_length(confidence=sure, correct=right)
-    if (sure < 0).any() or (sure > 1).any():
-        raise InputError("confidence", expected="numbers in [0, 1]", got="others")
-    kept = sure < 1
+    p, right = checks.probabilities("confidence", confidence), checks.flags("correct", correct)
+    checks.same_length(confidence=p, correct=right)
+    kept = p < 1
     if not kept.any():
         raise InputError("confidence", expected="one below 1", got="all of them 1, which this convention leaves out")
-    sure, right = sure[kept], right[kept]
-    row = np.floor(sure * BINS).astype(int)
-    gaps = np.bincount(row, weights=right, minlength=BINS) - np.bincount(row, weights=sure, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(sure))
+    p, right = p[kept], right[kept]
+    row = np.floor(p * BINS).astype(int)
+    gaps = np.bincount(row, weights=right, minlength=BINS) - np.bincount(row, weights=p, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(p))
 
 
 def lam_ausc(uncertainty: ArrayLike, correct: ArrayLike) -> float:

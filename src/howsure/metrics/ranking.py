@@ -3,6 +3,7 @@
 Ranking happens once; every number in `retrieval` is computed from its outcome.
 """
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,7 @@ def relevance(
             "ranked_ids", expected="a neighbour for every query", got="a query that only finds itself", fix=fix
         )
     order = np.argsort(~others, axis=1, kind="stable")[:, :width]
-    matches: Bools = np.take_along_axis(labels == own_label[:, None], order, 1)
-    return matches
+    return np.take_along_axis(labels == own_label[:, None], order, 1)
 
 
 def relevant_count(
@@ -102,21 +102,9 @@ def relevant_count(
     checks.same_length(gallery_labels=labels, gallery_ids=ids)
     checks.comparable("gallery_labels and query_labels", labels, own_label)
     checks.comparable("gallery_ids and query_ids", ids, own_id)
-    same_label, same_id = _codes(own_label, labels), _codes(own_id, ids)
-    both = tuple(label * (max(*map(np.max, same_id)) + 1) + i for label, i in zip(same_label, same_id, strict=True))
-    return _occurrences(*same_label) - _occurrences(*both)
-
-
-def _codes(query: NDArray[Any], gallery: NDArray[Any]) -> tuple[Ints, Ints]:
-    """The same small whole number for equal values on both sides."""
-    codes = np.unique(np.concatenate([query, gallery]), return_inverse=True)[1].astype(np.int64)
-    return codes[: len(query)], codes[len(query) :]
-
-
-def _occurrences(query: Ints, gallery: Ints) -> Ints:
-    """How often each query value occurs in the gallery."""
-    ordered = np.sort(gallery)
-    return (np.searchsorted(ordered, query, "right") - np.searchsorted(ordered, query, "left")).astype(np.int64)
+    alike, itself = Counter(labels.tolist()), Counter(zip(labels.tolist(), ids.tolist(), strict=True))
+    queries = zip(own_label.tolist(), own_id.tolist(), strict=True)
+    return np.array([alike[label] - itself[label, name] for label, name in queries], np.int64)
 
 
 def majority(ranked_labels: ArrayLike) -> NDArray[Any]:
@@ -128,6 +116,5 @@ def majority(ranked_labels: ArrayLike) -> NDArray[Any]:
     labels = np.asarray(ranked_labels)
     if labels.ndim != 2 or not labels.shape[1]:
         raise InputError("ranked labels", expected="(Q, k), nearest first", got=str(labels.shape))
-    votes = (labels[:, :, None] == labels[:, None, :]).sum(2)
-    chosen: NDArray[Any] = np.take_along_axis(labels, votes.argmax(1)[:, None], 1)[:, 0]
-    return chosen
+    count = (labels[:, :, None] == labels[:, None, :]).sum(2)
+    return np.take_along_axis(labels, count.argmax(1)[:, None], 1)[:, 0]

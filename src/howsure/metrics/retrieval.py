@@ -90,8 +90,7 @@ def _first(relevant: Bools, k: int) -> Bools:
 def _precision_sum(relevant: Bools) -> Floats:
     """`sum_i P(i) rel_i` for each query (Q,)."""
     precision = np.cumsum(relevant, axis=1) / np.arange(1, relevant.shape[1] + 1)
-    total: Floats = (precision * relevant).sum(1)
-    return total
+    return (precision * relevant).sum(1)
 
 
 def _mean(per_query: Floats, total: Ints, empty: Empty) -> float:

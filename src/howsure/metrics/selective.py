@@ -31,7 +31,7 @@ def risk_coverage(uncertainty: ArrayLike, error: ArrayLike) -> RiskCoverage:
     >>> risk_coverage([0.1, 0.2, 0.2], [0, 1, 0]).risk.round(3).tolist()
     [0.0, 0.25, 0.333]
     """
-    unsure, loss = _judged(uncertainty, error)
+    unsure, loss = _checked(uncertainty, error)
     # np.unique sorts: group 0 holds the most certain items
     _, group, size = np.unique(unsure, return_inverse=True, return_counts=True)
     expected = np.repeat(np.bincount(group, weights=loss) / size, size)
@@ -62,7 +62,7 @@ def augrc(uncertainty: ArrayLike, error: ArrayLike) -> float:
     >>> augrc([0.1, 0.2], [0, 1]), augrc([0.2, 0.1], [0, 1])
     (0.125, 0.375)
     """
-    unsure, loss = _judged(uncertainty, error)
+    unsure, loss = _checked(uncertainty, error)
     _, group, size = np.unique(unsure, return_inverse=True, return_counts=True)
     answered = 1 - (np.cumsum(size) - size / 2) / len(loss)  # how often an item of each group is, over thresholds
     return float((loss * answered[group]).mean())
@@ -89,7 +89,7 @@ def accuracy_at_coverage(uncertainty: ArrayLike, correct: ArrayLike, coverage: f
     return float(1.0 - curve.risk[np.searchsorted(curve.coverage, wanted)])
 
 
-def _judged(uncertainty: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
+def _checked(uncertainty: ArrayLike, error: ArrayLike) -> tuple[Floats, Floats]:
     unsure, loss = checks.scores("uncertainty", uncertainty), checks.scores("error", error)
     checks.same_length(uncertainty=unsure, error=loss)
     if not np.isfinite(loss).all():

@@ -1,4 +1,4 @@
-"""Does uncertainty say how well it will go? Each number is large when uncertainty is honest.
+"""Does uncertainty predict performance? Each number is large when it does.
 
 Kendall's correlation compares bins of about equal size, from the most certain items to the least. Items of equal
 uncertainty share a bin, so that no result depends on the order of the input; bins that stay empty are left out.
@@ -98,8 +98,8 @@ def _members(unsure: Floats, bins: int) -> list[Ints]:
         raise InputError("bins", expected=f"2 to {len(unsure)}, the number of items", got=str(bins), fix=fix)
     _, group, size = np.unique(unsure, return_inverse=True, return_counts=True)
     middle = np.cumsum(size) - size / 2  # of the group's ranks, in 0..N
-    place = np.floor(middle * bins / len(unsure)).astype(np.int64)[group]
-    found = [np.flatnonzero(place == which) for which in np.unique(place)]
+    bin_of = np.floor(middle * bins / len(unsure)).astype(np.int64)[group]
+    found = [np.flatnonzero(bin_of == which) for which in np.unique(bin_of)]
     if len(found) < 2:
         got = f"{len(size)} distinct value{'s' * (len(size) != 1)} in {len(unsure)} items"
         raise InputError("uncertainty", expected="values that fill two bins or more", got=got)

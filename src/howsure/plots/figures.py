@@ -38,22 +38,22 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """The two directions in which some means vary most, and where they start."""
+    """A plane through `centre`, to project means on."""
 
     centre: np.ndarray  # (D,)
     axes: np.ndarray  # (2, D)
 
     @classmethod
-    def of(cls, belief: Embedding) -> Plane:
+    def fit(cls, embedding: Embedding) -> Plane:
         """The first two principal axes of the means."""
-        mean = belief.mean.double().numpy()
+        mean = embedding.mean.double().numpy()
         centre = mean.mean(0)
         axes = np.linalg.svd(mean - centre, full_matrices=False)[2][:2]
         return cls(centre, np.pad(axes, ((0, 2 - len(axes)), (0, 0))))
 
-    def places(self, belief: Embedding) -> np.ndarray:
+    def project(self, embedding: Embedding) -> np.ndarray:
         """(N, 2) coordinates of the means."""
-        return (belief.mean.double().numpy() - self.centre) @ self.axes.T
+        return (embedding.mean.double().numpy() - self.centre) @ self.axes.T
 
 
 def require_matplotlib() -> None:
@@ -65,11 +65,11 @@ def require_matplotlib() -> None:
 
 
 def reliability_figure(curve: Reliability, *, name: str = "reliability") -> str:
-    """How often it happened against how probable it was said to be; on the diagonal, both agree.
+    """The reliability diagram: observed frequency against predicted probability; on the diagonal, both agree.
 
-    Bars are 95 % intervals of each share (Jeffreys).
+    Bars are 95 % intervals of each frequency (Jeffreys).
     """
-    figure, axes = canvas("said: mean probability", "happened: share")
+    figure, axes = canvas("predicted probability, mean of the bin", "observed frequency")
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5)
     hits = curve.accuracy * curve.count
     low, high = beta.ppf([[0.025], [0.975]], hits + 0.5, curve.count - hits + 0.5)
@@ -81,7 +81,7 @@ def reliability_figure(curve: Reliability, *, name: str = "reliability") -> str:
 
 
 def risk_coverage_figure(curves: Mapping[str, RiskCoverage], *, max_error: float, name: str = "risk") -> str:
-    """The error among the answers when only the surest share is answered; low is good."""
+    """The error among the answers when only the most certain share is answered; low is good."""
     figure, axes = canvas("coverage: share of queries answered", "error among answers")
     for (curve_name, curve), colour, dash in zip(curves.items(), SERIES, DASHES, strict=False):
         axes.plot(curve.coverage, curve.risk, dash, color=colour, linewidth=1.6, label=curve_name)
@@ -95,20 +95,20 @@ def risk_coverage_figure(curves: Mapping[str, RiskCoverage], *, max_error: float
 
 
 def map_figure(gallery: Embedding, labels: np.ndarray, unknown: Embedding, *, name: str = "map") -> str:
-    """The gallery in the plane of its greatest spread, a label at the middle of each identity; unknowns are crosses.
+    """The gallery in the plane of its two main axes, a label at the middle of each identity; unknowns are crosses.
 
-    Circles show one standard deviation of each belief, where there is any.
+    Circles show one standard deviation of each embedding, where there is any.
     """
     figure, axes = canvas("first principal axis", "second principal axis")
-    plane = Plane.of(gallery)
-    for belief, colour, marker, what in ((gallery, SERIES[0], ".", "gallery"), (unknown, SERIES[1], "x", "unknown")):
-        places = plane.places(belief)
-        _circles(axes, places, belief, colour=colour)
+    plane = Plane.fit(gallery)
+    for embedding, colour, marker, what in ((gallery, SERIES[0], ".", "gallery"), (unknown, SERIES[1], "x", "unknown")):
+        points = plane.project(embedding)
+        _circles(axes, points, embedding, colour=colour)
         size = 6 if marker == "." else 22
-        axes.scatter(places[:, 0], places[:, 1], s=size, marker=marker, color=colour, linewidths=0.9, label=what)
-    places = plane.places(gallery)
+        axes.scatter(points[:, 0], points[:, 1], s=size, marker=marker, color=colour, linewidths=0.9, label=what)
+    points = plane.project(gallery)
     for label in np.unique(labels):
-        x, y = np.median(places[labels == label], axis=0)
+        x, y = np.median(points[labels == label], axis=0)
         axes.annotate(str(label), (x, y), ha="center", va="center", fontsize=16, fontweight="bold", color=INK)
     axes.set_aspect("equal", adjustable="datalim")
     axes.legend(frameon=False, labelcolor=INK, loc="upper center", ncols=2, bbox_to_anchor=(0.5, 1.1))
@@ -147,14 +147,14 @@ def canvas(across: str, up: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _circles(axes: Axes, places: np.ndarray, belief: Embedding, *, colour: str) -> None:
+def _circles(axes: Axes, points: np.ndarray, embedding: Embedding, *, colour: str) -> None:
     from matplotlib.collections import EllipseCollection
 
-    width = 2 * belief.variance.double().mean(-1).sqrt().numpy()
+    width = 2 * embedding.variance.double().mean(-1).sqrt().numpy()
     if not width.any():
         return
     circles = EllipseCollection(
-        width, width, np.zeros(len(width)), units="xy", offsets=places, offset_transform=axes.transData
+        width, width, np.zeros(len(width)), units="xy", offsets=points, offset_transform=axes.transData
     )
     circles.set(facecolor="none", edgecolor=colour, alpha=0.25, linewidth=0.5)
     axes.add_collection(circles)

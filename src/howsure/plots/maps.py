@@ -1,4 +1,4 @@
-"""Maps of beliefs: where pictures lie, how firmly, and what becomes of that when the pictures get worse."""
+"""Maps of embeddings: pictures in a plane with their uncertainty, clean and corrupted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.plots.figures import INK
 from howsure.plots.outlines import Outlines, map_plane, outlines
-from howsure.plots.thumbnails import STRIP, add_thumbnails, deviations, examples_of, name_rows, short, thumbnails
+from howsure.plots.thumbnails import STRIP, add_thumbnails, deviations, examples_of, name_rows, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["CLASSES", "ITEMS", "View", "belief_map", "map_rows"]
+__all__ = ["CLASSES", "ITEMS", "View", "embedding_map", "map_rows"]
 
-CLASSES, ITEMS = 10, 400  # more cannot be told apart
+CLASSES, ITEMS = 10, 400  # more cannot be distinguished
 PANEL, GAP, TITLE, FOOT = 4.8, 0.3, 0.55, 0.3  # inches: the width of a panel, between panels, above, below
 # Neither pale nor dark: they must hold on white and on black.
 LABEL_COLOURS = (
@@ -33,10 +33,10 @@ SURE_TO_UNSURE = ("#4a90d9", "#8f7be0", "#d25f9a", "#e8733a")
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A panel: what is believed about N items, and their pictures, if some are to be shown."""
+    """A panel: embeddings of N items, and their pictures, if some are to be shown."""
 
     title: str
-    belief: Embedding
+    embedding: Embedding
     images: ImageSet | None = None
 
 
@@ -52,32 +52,34 @@ def map_rows(labels: Sequence[str | None], *, seed: int = 0) -> np.ndarray:
     return np.sort(rng.permutation(np.flatnonzero(np.isin(names, shown)))[:ITEMS])
 
 
-def belief_map(views: Sequence[View], labels: Sequence[str] | None = None) -> Figure:
+def embedding_map(views: Sequence[View], labels: Sequence[str] | None = None) -> Figure:
     """One panel a view, all of the same items in the same order and on the same axes: the plane of the first view.
 
-    Each belief is outlined at one standard deviation, coloured by label, or without labels by how unsure it is. Where
-    views have pictures, each shows the same few items: above those most certain in the last view, one a class, below
-    those least certain. From the second view on a cross marks where these lay in the first.
+    Each embedding is outlined at one standard deviation, coloured by label, or without labels by how uncertain it is.
+    Where views have pictures, each shows the same few items: above those most certain in the last view, one a class,
+    below those least certain. From the second view on a cross marks where these lay in the first.
     """
     from matplotlib.figure import Figure
 
     _check(views, labels)
-    plane = map_plane(views[0].belief)
-    shapes = [outlines(view.belief, plane) for view in views]
+    plane = map_plane(views[0].embedding)
+    shapes = [outlines(view.embedding, plane) for view in views]
     low, high = _limits(shapes)
     strip = STRIP * any(view.images is not None for view in views)
     tall = PANEL * float(np.divide(*(high - low)[::-1]))
     figure = Figure(figsize=(len(views) * (PANEL + GAP) + GAP, TITLE + tall + 2 * strip + FOOT))
-    examples = examples_of(views[-1].belief, labels)
-    for place, (view, drawn, colours) in enumerate(zip(views, shapes, _colours(views, labels), strict=True)):
-        left = GAP + place * (PANEL + GAP)
+    examples = examples_of(views[-1].embedding, labels)
+    for number, (view, drawn, colours) in enumerate(zip(views, shapes, _colours(views, labels), strict=True)):
+        left = GAP + number * (PANEL + GAP)
         axes = _panel(figure, view, (left, FOOT + strip, PANEL, tall))
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
-        _draw(axes, drawn, colours, firm=shapes[0].sizes)
+        _draw(axes, drawn, colours, reference=shapes[0].sizes)
         _name_classes(axes, shapes[0], labels)
         if view.images is not None:
-            shown = [thumbnails(view.belief, view.images, rows, colours) for rows in examples]
-            add_thumbnails(axes, shown, drawn, before=shapes[0] if place else None)
+            named = zip(view.images.labels, deviations(view.embedding), strict=True)
+            captions = [f"{short(name or '')} ±{deviation:#.2g}".strip() for name, deviation in named]
+            before = shapes[0] if number else None
+            add_thumbnails(axes, view.images, captions, examples, shapes=drawn, colours=colours, before=before)
     if strip:
         name_rows(figure.axes[-1])
     _legend(figure, by_label=labels is not None, panels=len(views), pictures=strip > 0)
@@ -85,7 +87,7 @@ def belief_map(views: Sequence[View], labels: Sequence[str] | None = None) -> Fi
 
 
 def _check(views: Sequence[View], labels: Sequence[str] | None) -> None:
-    counts = {len(view.belief) for view in views} | {len(view.images) for view in views if view.images is not None}
+    counts = {len(view.embedding) for view in views} | {len(view.images) for view in views if view.images is not None}
     if len(counts) != 1 or 0 in counts:
         got = " and ".join(map(str, sorted(counts))) or "no view"
         raise InputError("views of a map", expected="the same items in each, one or more", got=got)
@@ -104,20 +106,21 @@ def _limits(shapes: Sequence[Outlines]) -> tuple[np.ndarray, np.ndarray]:
     return (low + high) / 2 - half, (low + high) / 2 + half
 
 
-def _draw(axes: Axes, shapes: Outlines, colours: np.ndarray, *, firm: np.ndarray) -> None:
-    """Wide beliefs first and faint, as their density is: firm ones stay visible on top."""
+def _draw(axes: Axes, shapes: Outlines, colours: np.ndarray, *, reference: np.ndarray) -> None:
+    """Uncertain embeddings first and faint, as their density is: certain ones stay visible on top."""
     from matplotlib.collections import LineCollection, PolyCollection
 
     order = np.argsort(-shapes.sizes, kind="stable")
-    thin = np.median(firm) / np.maximum(shapes.sizes[order], 1e-12)
+    thin = np.median(reference) / np.maximum(shapes.sizes[order], 1e-12)
     crowd = min(1.0, (150 / len(order)) ** 0.5)
     rgba = colours[shapes.items[order]]
     fill, edge = rgba.copy(), rgba.copy()
     fill[:, 3] = np.clip(0.35 * thin**1.5, 0.015, 0.35) * crowd * shapes.weights[order]
     edge[:, 3] = np.clip(0.9 * thin, 0.25, 0.9) * crowd * shapes.weights[order]
-    kind: Any = PolyCollection if shapes.closed else LineCollection
+    collection: Any = PolyCollection if shapes.closed else LineCollection
     width = 0.8 if shapes.closed else 1.2
-    drawn = kind(shapes.curves[order], facecolors=fill if shapes.closed else "none", edgecolors=edge, linewidths=width)
+    face = fill if shapes.closed else "none"
+    drawn = collection(shapes.curves[order], facecolors=face, edgecolors=edge, linewidths=width)
     axes.add_collection(drawn, autolim=False)
     axes.scatter(shapes.centres[order, 0], shapes.centres[order, 1], s=3, color=rgba, linewidths=0, zorder=3)
 
@@ -129,50 +132,43 @@ def _colours(views: Sequence[View], labels: Sequence[str] | None) -> list[np.nda
     if labels is not None:
         codes = np.unique(np.asarray(labels), return_inverse=True)[1]
         return [to_rgba_array(LABEL_COLOURS)[codes % len(LABEL_COLOURS)]] * len(views)
-    scale = LinearSegmentedColormap.from_list("doubt", SURE_TO_UNSURE)
-    doubts = [deviations(view.belief) for view in views]
-    low, high = np.quantile(np.concatenate(doubts), (0, 0.95))
-    return [scale((doubt - low) / max(high - low, 1e-12)) for doubt in doubts]
+    scale = LinearSegmentedColormap.from_list("uncertainty", SURE_TO_UNSURE)
+    values = [deviations(view.embedding) for view in views]
+    low, high = np.quantile(np.concatenate(values), (0, 0.95))
+    return [scale((deviation - low) / max(high - low, 1e-12)) for deviation in values]
 
 
 def _name_classes(axes: Axes, shapes: Outlines, labels: Sequence[str] | None) -> None:
-    """Each label in the middle of its class, of each item's likeliest place."""
+    """Each label at the median of its class, of each item's component of greatest weight."""
     if labels is None:
         return
     order = np.lexsort((-shapes.weights, shapes.items))
-    likeliest = order[np.unique(shapes.items[order], return_index=True)[1]]
+    heaviest = order[np.unique(shapes.items[order], return_index=True)[1]]
     names = np.asarray(labels)
     for name in np.unique(names):
-        x, y = np.median(shapes.centres[likeliest][names == name], axis=0)
-        look: dict[str, Any] = {
-            "ha": "center",
-            "va": "center",
-            "fontsize": 12,
-            "fontweight": "bold",
-            "parse_math": False,
-        }
-        axes.annotate(short(name), (x, y), color=INK, zorder=5, **look)
+        x, y = np.median(shapes.centres[heaviest][names == name], axis=0)
+        middle: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
+        axes.annotate(short(name), (x, y), color=INK, zorder=5, fontsize=12, fontweight="bold", **middle)
 
 
 def _panel(figure: Figure, view: View, box: tuple[float, float, float, float]) -> Axes:
     """An empty frame at (left, bottom, width, height) inches, under its title."""
     width, height = figure.get_size_inches()
-    place = (box[0] / width, box[1] / height, box[2] / width, box[3] / height)
-    axes = figure.add_axes(place, label=view.title, facecolor="none")
+    left = box[0] / width
+    axes = figure.add_axes((left, box[1] / height, box[2] / width, box[3] / height), label=view.title, facecolor="none")
     for spine in axes.spines.values():
         spine.set(color=INK, alpha=0.3, linewidth=0.8)
-    middle, ninth = np.quantile(deviations(view.belief), (0.5, 0.9))
-    spread = f"median {middle:.2g}, nine in ten below {ninth:.2g}" if ninth > 0 else "none, these are points"
-    left = place[0]
+    middle, ninth = np.quantile(deviations(view.embedding), (0.5, 0.9))
+    deviation = f"median {middle:.2g}, nine in ten below {ninth:.2g}" if ninth > 0 else "none, these are points"
     figure.text(left, 1 - 0.1 / height, view.title, va="top", color=INK, fontsize=12, fontweight="bold")
-    figure.text(left, 1 - 0.34 / height, f"standard deviation: {spread}", va="top", color=INK, fontsize=9)
+    figure.text(left, 1 - 0.34 / height, f"standard deviation: {deviation}", va="top", color=INK, fontsize=9)
     return axes
 
 
 def _legend(figure: Figure, *, by_label: bool, panels: int, pictures: bool) -> None:
     parts = ["Outline: one standard deviation."]
     parts.append(
-        "Label: the middle of its class" + " on the left" * (panels > 1) + "." if by_label else "Orange: unsure."
+        "Label: the middle of its class" + " on the left" * (panels > 1) + "." if by_label else "Orange: uncertain."
     )
     if pictures and panels > 1:
         parts.append("Cross: where the same picture lies on the left.")

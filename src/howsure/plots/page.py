@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 
 from PIL import Image
 
@@ -59,11 +60,12 @@ def table(
     columns: Sequence[Column], rows: Sequence[Sequence[object]], *, caption: str, ours: Sequence[int] = ()
 ) -> Html:
     """A table that scrolls sideways where it does not fit; rows in `ours` stand out."""
-    head = _group_row(columns) + _tag("tr", (f'<th scope="col">{html(column.name)}</th>' for column in columns))
+    names = "".join(f'<th scope="col">{html(column.name)}</th>' for column in columns)
+    head = f"{_group_row(columns)}<tr>{names}</tr>"
     body = []
-    for place, (first, *rest) in enumerate(rows):
+    for number, (first, *rest) in enumerate(rows):
         cells = f'<th scope="row">{html(first)}</th>' + "".join(f"<td>{html(cell)}</td>" for cell in rest)
-        body.append(f"<tr{_class('ours' if place in ours else '')}>{cells}</tr>")
+        body.append(f"<tr{_class('ours' if number in ours else '')}>{cells}</tr>")
     # A region that scrolls must be reachable by keyboard, and then it needs a name.
     return Html(
         f'<p class="soft">{html(caption)}</p>'
@@ -75,29 +77,21 @@ def table(
 def _group_row(columns: Sequence[Column]) -> str:
     if not any(column.group for column in columns):
         return ""
-    spans: list[tuple[str, int]] = []
-    for column in columns:
-        if spans and spans[-1][0] == column.group:
-            spans[-1] = (column.group, spans[-1][1] + 1)
-        else:
-            spans.append((column.group, 1))
-    return _tag(
-        "tr",
-        (
-            f'<th colspan="{n}" scope="colgroup">{html(name)}</th>' if name else f'<td colspan="{n}"></td>'
-            for name, n in spans
-        ),
-    )
+    cells = ""
+    for name, group in groupby(column.group for column in columns):
+        span = f'colspan="{len(list(group))}"'
+        cells += f'<th {span} scope="colgroup">{html(name)}</th>' if name else f"<td {span}></td>"
+    return f"<tr>{cells}</tr>"
 
 
 def figure(svg: str, *, alt: str, caption: object = "") -> Html:
-    """A drawing with a text for those who do not see it."""
+    """A drawing with alternative text."""
     shown = f"<figcaption>{html(caption)}</figcaption>" if caption else ""
     return Html(f'<figure><div role="img" aria-label="{html(alt)}">{svg}</div>{shown}</figure>')
 
 
 def figures(*drawn: Html) -> Html:
-    """Figures side by side where there is room."""
+    """Figures in a row where there is room."""
     return Html(f'<div class="figures">{joined(drawn)}</div>')
 
 
@@ -141,10 +135,6 @@ def document(title: str, *parts: object) -> str:
         f"<title>{html(title)}</title>\n<style>\n{style}</style>\n</head>\n"
         f"<body>\n<main>\n<h1>{html(title)}</h1>\n{joined(parts)}\n</main>\n</body>\n</html>\n"
     )
-
-
-def _tag(name: str, parts: Iterable[str]) -> str:
-    return f"<{name}>{''.join(parts)}</{name}>"
 
 
 def _class(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Contact sheets: the most and the least certain pictures of a set, to see what a model does not understand."""
+"""Contact sheets: the most and the least certain pictures of a set."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -27,12 +26,12 @@ INK, SOFT, BAD, PAPER = "#1d1f21", "#5a5f63", "#b3261e", "#fcfcfa"  # paper of i
 
 @dataclass(frozen=True)
 class Item:
-    """A picture on a sheet: how doubtful it is, and the label of the other picture nearest to it."""
+    """A picture on a sheet: its uncertainty, and the label of the other picture nearest to it."""
 
     row: int
     id: str
     label: str | None
-    doubt: float
+    uncertainty: float
     nearest: str | None
 
     @property
@@ -51,26 +50,30 @@ def sheets_folder(path: Path) -> Path:
     return path
 
 
-def write_sheets(folder: Path, images: ImageSet, belief: Embedding) -> list[Path]:
-    """Write most-certain.png, least-certain.png and index.json; picture i of the set has belief i.
+def write_sheets(folder: Path, images: ImageSet, embedding: Embedding) -> list[Path]:
+    """Write most-certain.png, least-certain.png and index.json; picture i of the set has embedding i.
 
-    Sorted by the belief's uncertainty; where that is the same for all, by the distance to the nearest neighbour.
+    Sorted by the embedding's uncertainty; where that is the same for all, by the distance to the nearest neighbour.
     No picture is on both sheets. A red frame: the nearest other picture is of another class.
     """
-    if len(belief) < 2:
-        raise InputError("sheets", expected="two pictures or more", got=str(len(belief)))
-    name, doubt = _doubt(belief)
-    order = np.argsort(doubt, kind="stable")
+    if len(embedding) < 2:
+        raise InputError("sheets", expected="two pictures or more", got=str(len(embedding)))
+    name, score = _score(embedding)
+    order = np.argsort(score, kind="stable")
     count = min(COUNT, len(order) // 2)
     made, listed = [], []
     for which, rows in (("most", order[:count]), ("least", order[::-1][:count])):
-        items = _items(images, belief, rows, doubt)
+        items = _items(images, embedding, rows, score)
         wrong = sum(item.right is False for item in items)
         title = f"{which.capitalize()} certain: {count} of {len(images):,} pictures of {images.name}"
-        how = f"by {name}, large = unsure; red: the nearest other picture is of another class, {wrong} of {count}"
+        how = f"by {name}, large = uncertain; red: the nearest other picture is of another class, {wrong} of {count}"
         file = folder / f"{which}-certain.png"
         write_whole(file, _png(_sheet(images, items, heading=(title, how))))
-        listed.append({"file": file.name, "items": [_json(item, name) for item in items]})
+        rows_json = [
+            {"id": item.id, "label": item.label, name: item.uncertainty, "nearest": item.nearest, "right": item.right}
+            for item in items
+        ]
+        listed.append({"file": file.name, "items": rows_json})
         made.append(file)
     index = {"data": images.name, "pictures": len(images), "sorted_by": name, "large_means": "unsure", "sheets": listed}
     made.append(folder / "index.json")
@@ -78,24 +81,20 @@ def write_sheets(folder: Path, images: ImageSet, belief: Embedding) -> list[Path
     return made
 
 
-def _doubt(belief: Embedding) -> tuple[str, np.ndarray]:
-    uncertainty = belief.uncertainty.double().numpy()
+def _score(embedding: Embedding) -> tuple[str, np.ndarray]:
+    uncertainty = embedding.uncertainty.double().numpy()
     if np.ptp(uncertainty) > 0:
         return "uncertainty", uncertainty
-    return "top1_distance", neighbours(belief, belief, leave_one_out=True, depth=1).distances[:, 0]
+    return "top1_distance", neighbours(embedding, embedding, leave_one_out=True, depth=1).distances[:, 0]
 
 
-def _items(images: ImageSet, belief: Embedding, rows: np.ndarray, doubt: np.ndarray) -> list[Item]:
-    near = neighbours(belief[rows], belief, depth=2).positions
+def _items(images: ImageSet, embedding: Embedding, rows: np.ndarray, score: np.ndarray) -> list[Item]:
+    near = neighbours(embedding[rows], embedding, depth=2).positions
     other = np.where(near[:, 0] == rows, near[:, 1], near[:, 0])  # a picture is not its own neighbour
     return [
-        Item(int(i), images.ids[i], images.labels[i], float(doubt[i]), images.labels[j])
+        Item(int(i), images.ids[i], images.labels[i], float(score[i]), images.labels[j])
         for i, j in zip(rows, other, strict=True)
     ]
-
-
-def _json(item: Item, name: str) -> dict[str, Any]:
-    return {"id": item.id, "label": item.label, name: item.doubt, "nearest": item.nearest, "right": item.right}
 
 
 def _sheet(images: ImageSet, items: list[Item], *, heading: tuple[str, str]) -> Image.Image:
@@ -110,8 +109,8 @@ def _sheet(images: ImageSet, items: list[Item], *, heading: tuple[str, str]) -> 
     draw = ImageDraw.Draw(sheet)
     draw.text((GAP, GAP - 4), heading[0], INK, head)
     draw.text((GAP, GAP + LINE), heading[1], SOFT, text)
-    for place, (item, picture) in enumerate(zip(items, pictures, strict=True)):
-        left, upper = GAP + place % columns * wide, top + place // columns * high
+    for number, (item, picture) in enumerate(zip(items, pictures, strict=True)):
+        left, upper = GAP + number % columns * wide, top + number // columns * high
         corner = left + (BOX[0] - picture.width) // 2, upper + tallest - picture.height
         sheet.paste(picture, corner)
         if item.right is False:
@@ -126,7 +125,7 @@ def _sheet(images: ImageSet, items: list[Item], *, heading: tuple[str, str]) -> 
 
 def _caption(item: Item) -> list[tuple[str, str]]:
     """Lines under a picture, each with its colour."""
-    lines = [(item.label or "no label", INK), (f"{item.doubt:.3g}", SOFT)]
+    lines = [(item.label or "no label", INK), (f"{item.uncertainty:.3g}", SOFT)]
     if item.right is False:
         lines.append((f"nearest: {item.nearest}", BAD))
     return lines

@@ -1,9 +1,8 @@
-"""Pictures beside a map, each with a line to what is believed about it."""
+"""Pictures beside a map, each with a line to its embedding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from howsure.plots.outlines import Outlines
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["STRIP", "Thumbnail", "add_thumbnails", "deviations", "examples_of", "name_rows", "short", "thumbnails"]
+__all__ = ["STRIP", "add_thumbnails", "deviations", "examples_of", "name_rows", "short"]
 
 STRIP = 0.9  # inches that a row of pictures takes
 BOX = (0.84, 0.56)  # inches for a picture
@@ -26,41 +25,19 @@ EXAMPLES = 5  # pictures in a row
 NEAR, WORDS = 8, 12  # points between map and picture, and for a caption
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """A picture, the item it is of, and what is said about it."""
-
-    item: int
-    picture: Image.Image
-    caption: str
-    colour: tuple[float, ...]
-
-
-def deviations(belief: Embedding) -> np.ndarray:
+def deviations(embedding: Embedding) -> np.ndarray:
     """One standard deviation of each item, as if it were the same in every dimension, (N,)."""
-    return np.sqrt(belief.uncertainty.detach().double().numpy() / belief.dim)
+    return np.sqrt(embedding.uncertainty.detach().double().numpy() / embedding.dim)
 
 
-def examples_of(belief: Embedding, labels: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
+def examples_of(embedding: Embedding, labels: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
     """The most and the least certain items, each most extreme of its class, none twice."""
-    order = np.argsort(deviations(belief), kind="stable")
+    order = np.argsort(deviations(embedding), kind="stable")
     names = np.arange(len(order)) if labels is None else np.asarray(labels)
     most, least = (
         ranked[np.sort(np.unique(names[ranked], return_index=True)[1])][:EXAMPLES] for ranked in (order, order[::-1])
     )
     return most, least[~np.isin(least, most)]
-
-
-def thumbnails(belief: Embedding, images: ImageSet, rows: np.ndarray, colours: np.ndarray) -> list[Thumbnail]:
-    """The pictures of these items, with label and standard deviation."""
-    doubt = deviations(belief)
-    return [
-        Thumbnail(int(i), images.image(int(i)), _caption(images.labels[i], doubt[i]), tuple(colours[i])) for i in rows
-    ]
-
-
-def _caption(label: str | None, doubt: float) -> str:
-    return f"{short(label or '')} ±{doubt:#.2g}".strip()
 
 
 def short(label: str) -> str:
@@ -74,39 +51,54 @@ def short(label: str) -> str:
 
 
 def add_thumbnails(
-    axes: Axes, rows: Sequence[Sequence[Thumbnail]], shapes: Outlines, *, before: Outlines | None
+    axes: Axes,
+    images: ImageSet,
+    captions: Sequence[str],
+    rows: Sequence[np.ndarray],
+    *,
+    shapes: Outlines,
+    colours: np.ndarray,
+    before: Outlines | None,
 ) -> None:
-    """The first row above the map, the second below, from left to right as they lie in it, with lines to their beliefs.
+    """The first row of items above the map, the second below, from left to right as they lie in it, with lines to them.
 
     A cross marks where an item lay `before`.
     """
-    for row, side in zip(rows, (1, -1), strict=True):
-        places = {one.item: shapes.centres[shapes.items == one.item] for one in row}
-        for slot, one in enumerate(sorted(row, key=lambda one: float(places[one.item][:, 0].mean()))):
-            at = ((slot + 0.5) / len(row), max(side, 0))
-            _show(axes, one, at=at, side=side)
-            _lead(axes, shapes, one.item, at=at)
+    for items, side in zip(rows, (1, -1), strict=True):
+        centres = {item: shapes.centres[shapes.items == item] for item in items}
+        for slot, item in enumerate(sorted(items, key=lambda item: float(centres[item][:, 0].mean()))):
+            at = ((slot + 0.5) / len(items), max(side, 0))
+            _show(axes, images.image(int(item)), captions[item], colour=tuple(colours[item]), at=at, side=side)
+            _lead(axes, shapes, item, at=at)
             if before is not None:
-                old = before.centres[before.items == one.item]
+                old = before.centres[before.items == item]
                 axes.plot(*old.T, "x", markersize=5, markeredgewidth=1.3, color=INK, zorder=6)
 
 
 def name_rows(axes: Axes) -> None:
-    """Say beside the map which row of pictures is which; in the map whose beliefs chose them."""
+    """Captions of the two rows, at the map whose embeddings chose them."""
     for side, words in ((1, "most certain"), (-1, "least certain")):
         _text(axes, words, (0, max(side, 0)), offset=(-4, 36 * side * STRIP), ha="right", va="center", rotation=90)
 
 
-def _show(axes: Axes, one: Thumbnail, *, at: tuple[float, float], side: int) -> None:
+def _show(
+    axes: Axes,
+    image: Image.Image,
+    caption: str,
+    *,
+    colour: tuple[float, ...],
+    at: tuple[float, float],
+    side: int,
+) -> None:
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-    small = one.picture.convert("RGB")
+    small = image.convert("RGB")
     small.thumbnail((round(PRINT * BOX[0]), round(PRINT * BOX[1])))  # makes none larger
     picture = np.asarray(small)
     zoom = 72 * min(BOX[0] / picture.shape[1], BOX[1] / picture.shape[0])
     half = zoom * picture.shape[0] / 2
     middle = side * (NEAR + half) + (WORDS if side > 0 else 0)  # a caption is under its picture, on either side
-    frame = {"edgecolor": one.colour, "linewidth": 1.8, "facecolor": "none"}
+    frame = {"edgecolor": colour, "linewidth": 1.8, "facecolor": "none"}
     shown = AnnotationBbox(
         OffsetImage(picture, zoom=zoom, interpolation="nearest"),
         at,
@@ -118,7 +110,7 @@ def _show(axes: Axes, one: Thumbnail, *, at: tuple[float, float], side: int) -> 
         annotation_clip=False,
     )
     axes.add_artist(shown)
-    _text(axes, one.caption, at, offset=(0, middle - half - 3), ha="center", va="top")
+    _text(axes, caption, at, offset=(0, middle - half - 3), ha="center", va="top")
 
 
 def _lead(axes: Axes, shapes: Outlines, item: int, *, at: tuple[float, float]) -> None:
@@ -128,8 +120,7 @@ def _lead(axes: Axes, shapes: Outlines, item: int, *, at: tuple[float, float]) -
     for i in np.flatnonzero(shapes.items == item):
         outline = Polygon(shapes.curves[i], closed=shapes.closed, fill=False, edgecolor=INK, linewidth=1.1, zorder=4)
         axes.add_patch(outline)
-        place = tuple(shapes.centres[i])
-        axes.annotate("", xy=place, xytext=at, textcoords="axes fraction", arrowprops=line, zorder=4)
+        axes.annotate("", xy=tuple(shapes.centres[i]), xytext=at, textcoords="axes fraction", arrowprops=line, zorder=4)
 
 
 def _text(axes: Axes, words: str, at: tuple[float, float], *, offset: tuple[float, float], **look: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is done with the model of a run, one file an experiment: `run(work)` gives what goes into its record.
+"""Experiments, one file each: `run(work)` trains and evaluates, and returns what goes into the record.
 
 `metrics` are numbers by name; beside them whatever a page needs, `curves` for example.
 """
@@ -15,22 +15,15 @@ from howsure.errors import InputError
 
 __all__ = ["EXPERIMENTS", "experiment_named", "flat"]
 
-EXPERIMENTS = {
-    "lam": "lam",
-    "n-digit": "n_digit",
-    "mlp": "mlp",
-    "centroids": "centroids",
-    "few-shot": "few_shot",
-    "sweep": "sweep",
-}  # names to modules of this package
+EXPERIMENTS = ("lam", "n-digit", "mlp", "centroids", "few-shot", "sweep")  # each a module of this package
 
 
 def experiment_named(name: str) -> Callable[[Work], dict[str, Any]]:
     """The experiment of that name."""
     if name not in EXPERIMENTS:
-        known = list(EXPERIMENTS)
-        raise InputError("experiment", expected=" or ".join(known), got=name, fix=did_you_mean(name, known))
-    run: Callable[[Work], dict[str, Any]] = import_module(f"{__name__}.{EXPERIMENTS[name]}").run
+        fix = did_you_mean(name, EXPERIMENTS)
+        raise InputError("experiment", expected=" or ".join(EXPERIMENTS), got=name, fix=fix)
+    run: Callable[[Work], dict[str, Any]] = import_module(f"{__name__}.{name.replace('-', '_')}").run
     return run
 
 

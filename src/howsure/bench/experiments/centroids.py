@@ -1,4 +1,4 @@
-"""Centroids and their confidence beside cross-entropy and its softmax: one body, one budget, the same batches."""
+"""Centroids and their confidence against cross-entropy and its softmax: one backbone, one budget, the same batches."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from torch.nn import functional as F
 
 from howsure.backbones import build_backbone, feature_count
 from howsure.bench.experiments import flat
-from howsure.bench.experiments.lam import told
-from howsure.bench.sets import Sets
-from howsure.bench.work import Work
-from howsure.data import ImageSet, validation_split
+from howsure.bench.experiments.lam import uncertainty_scores
+from howsure.bench.work import Sets, Work, training_split
+from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, VonMisesFisher
 from howsure.errors import InputError
 from howsure.evaluation.failure_prediction import failure_prediction
-from howsure.evaluation.scores import Observed
+from howsure.evaluation.scores import Observed, observe
 from howsure.losses import nearest_centroid
 from howsure.metrics import accuracy_at_coverage, auroc, brier, ece, fpr_at_tpr
 from howsure.numerics.conformal import upper_p
@@ -31,45 +30,43 @@ from howsure.recipe import Recipe
 from howsure.training import Epoch, Step, method_named, run_training
 from howsure.training.methods import Setting
 
-__all__ = ["SOFTMAX", "Contender", "Said", "contend", "encoded", "judged", "noticed", "run", "trial"]
-
-PLAIN = "soft-contrastive"  # the method of a recipe for softmax: it only names the head
+__all__ = ["SOFTMAX", "Contender", "Prediction", "judge", "ood_metrics", "prediction_metrics", "run", "train"]
 
 SOFTMAX = "softmax"  # the reference; every other contender is a method by its name
+PLAIN = "soft-contrastive"  # the method of a recipe for softmax: it only names the head, one free coordinate a class
 COVERAGE = 0.8
-SOME = 5_000  # training pictures for the linear classifier of embeddings, and for scores that are free
+ANCHORS = 5_000  # training pictures for the linear classifier of embeddings, and for training-free scores
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Train, then judge."""
-    sets = Sets(work.pictures("training"), work.pictures("test"), work.pictures("unfamiliar"))
-    recipe = work.entry.recipe
+    """Train, then evaluate."""
+    sets, recipe = work.sets(), work.entry.recipe
     name = SOFTMAX if recipe.method == PLAIN else recipe.method
-    return {"metrics": flat(trial(contend(name, sets.training, recipe, tell=work.heard), sets))}
+    return {"metrics": flat(judge(train(name, sets.training, recipe, tell=work.on_event), sets))}
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """A class for each picture, (N,), and how sure: confidence in [0, 1] and its log-odds, which do not run into 1."""
+class Prediction:
+    """A class for each picture, (N,), its confidence in [0, 1], and the log-odds of that, which do not saturate."""
 
-    rows: np.ndarray
+    classes: np.ndarray
     confidence: np.ndarray
     log_odds: np.ndarray
 
     @classmethod
-    def of_softmax(cls, logits: Tensor) -> Said:
+    def from_logits(cls, logits: Tensor) -> Prediction:
         """The largest class probability."""
         top, row = logits.double().max(1)
         rest = logits.double().scatter(1, row[:, None], -torch.inf).logsumexp(1)
         return cls(row.numpy(), (top - rest).sigmoid().numpy(), (top - rest).numpy())
 
     @classmethod
-    def of_centroids(cls, belief: VonMisesFisher, centroids: Tensor) -> Said:
+    def from_centroids(cls, embedding: VonMisesFisher, centroids: Tensor) -> Prediction:
         """The nearest centroid, and the expected cosine to it."""
-        exact = VonMisesFisher(belief.direction.double(), belief.concentration.double())
+        exact = VonMisesFisher(embedding.direction.double(), embedding.concentration.double())
         found = nearest_centroid(exact, centroids)
-        sure = found.confidence.clamp(1e-30, 1 - 1e-15)  # the log-odds of a certainty are numbers too
-        return cls(found.rows.numpy(), found.confidence.numpy(), sure.logit().numpy())
+        inside = found.confidence.clamp(1e-30, 1 - 1e-15)  # finite log-odds for a confidence of 1
+        return cls(found.rows.numpy(), found.confidence.numpy(), inside.logit().numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,35 +76,29 @@ class Contender:
     name: str
     embedder: Embedder
     loss: nn.Module
-    recipe: Recipe
 
-    @property
-    def centroids(self) -> Tensor:
-        """(K, D), of contenders that have them."""
-        return self.loss.state_dict()["centroids" if self.name == "centroids" else "centroids.centroids"]
-
-    def says(self, belief: Embedding) -> Said:
-        """What it says about pictures: the places of the softmax contender are its logits."""
+    def predict(self, embedding: Embedding) -> Prediction:
+        """Classes by the nearest centroid; of the softmax contender, whose means are logits, by these."""
         if self.name == SOFTMAX:
-            return Said.of_softmax(belief.mean)
-        return Said.of_centroids(VonMisesFisher.require(belief, asker=self.name), self.centroids)
+            return Prediction.from_logits(embedding.mean)
+        centroids = self.loss.state_dict()["centroids" if self.name == "centroids" else "centroids.centroids"]
+        return Prediction.from_centroids(VonMisesFisher.require(embedding, asker=self.name), centroids)
 
 
-class _PlacesAreLogits(nn.Module):
+class _CrossEntropyOfMeans(nn.Module):
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
         return F.cross_entropy(embedding.mean, labels)
 
 
-def contend(
+def train(
     name: str, images: ImageSet, recipe: Recipe, *, tell: Callable[[Step | Epoch], None] = lambda event: None
 ) -> Contender:
     """Train `softmax`, or a method with centroids, on the same pictures in the same order."""
     classes = len(images.classes)
     torch.manual_seed(recipe.seed)
     if name == SOFTMAX:
-        # The method only names the head: free places, one coordinate a class.
-        recipe = recipe.but(method="soft-contrastive", dim=classes, loss=Recipe().loss)
-        loss: nn.Module = _PlacesAreLogits()
+        recipe = recipe.but(method=PLAIN, dim=classes, loss=Recipe().loss)
+        loss: nn.Module = _CrossEntropyOfMeans()
     elif name in ("centroids", "centroids-ce"):
         recipe = recipe.but(method=name)
         shape = (recipe.channels, recipe.height, recipe.width)
@@ -123,113 +114,95 @@ def contend(
             kept, best = copy.deepcopy(loss.state_dict()), event.recall_at_1
         tell(event)
 
-    trained = run_training(images, recipe, loss=loss, tell=watch)
+    embedder = run_training(images, recipe, loss=loss, tell=watch).embedder
     loss.load_state_dict(kept)
-    return Contender(name, trained.embedder, loss.eval(), recipe)
+    return Contender(name, embedder, loss.eval())
 
 
-def judged(said: Said, labels: np.ndarray, *, held: tuple[Said, np.ndarray]) -> dict[str, float]:
-    """Every number about answers and the confidence in them.
+def prediction_metrics(
+    predicted: Prediction, labels: np.ndarray, *, held: tuple[Prediction, np.ndarray]
+) -> dict[str, float]:
+    """Every number about predicted classes and the confidence in them.
 
-    ECE (15 bins of equal width) and Brier are about "this class is right", raw and after a logistic curve of the
-    log-odds, fitted on pictures held out of training.
+    ECE (15 bins of equal width) and Brier are about "this class is right", raw and after a logistic of the log-odds,
+    fitted on pictures held out of training.
     """
-    right = said.rows == labels
-    curve = fit_logistic(held[0].log_odds[:, None], held[0].rows == held[1])
-    calibrated = curve.probability(said.log_odds[:, None])
+    right = predicted.classes == labels
+    logistic = fit_logistic(held[0].log_odds[:, None], held[0].classes == held[1])
+    calibrated = logistic.probability(predicted.log_odds[:, None])
     return {
         "accuracy": float(right.mean()),
-        **foresees(-said.log_odds, right),
-        "ece": ece(said.confidence, right),
-        "brier": brier(said.confidence, right),
+        **_failure_metrics(-predicted.log_odds, right),
+        "ece": ece(predicted.confidence, right),
+        "brier": brier(predicted.confidence, right),
         "ece_calibrated": ece(calibrated, right),
         "brier_calibrated": brier(calibrated, right),
     }
 
 
-def foresees(doubt: np.ndarray, right: np.ndarray) -> dict[str, float]:
-    """How well a doubt foresees wrong answers."""
-    return {"accuracy_at_80": accuracy_at_coverage(doubt, right, COVERAGE), **failure_prediction(doubt, right)}
+def _failure_metrics(score: np.ndarray, right: np.ndarray) -> dict[str, float]:
+    return {"accuracy_at_80": accuracy_at_coverage(score, right, COVERAGE), **failure_prediction(score, right)}
 
 
-def noticed(known: np.ndarray, unfamiliar: np.ndarray) -> dict[str, float]:
-    """How well a score that is large for strangers tells them, positive, from known pictures."""
-    score = np.concatenate([known, unfamiliar])
-    other = np.arange(len(score)) >= len(known)
-    return {"auroc": auroc(other, score), "fpr95": fpr_at_tpr(other, score)}
+def ood_metrics(known: np.ndarray, ood: np.ndarray) -> dict[str, float]:
+    """How well a score that is large for OOD pictures, positive, tells them from known ones."""
+    score = np.concatenate([known, ood])
+    positive = np.arange(len(score)) >= len(known)
+    return {"auroc": auroc(positive, score), "fpr95": fpr_at_tpr(positive, score)}
 
 
-def trial(contender: Contender, sets: Sets) -> dict[str, Any]:
-    """Judge one contender on the test pictures.
+def judge(contender: Contender, sets: Sets) -> dict[str, Any]:
+    """Metrics of one contender on the test pictures, by its own confidence.
 
-    Beside what it says stand, of the softmax contender, scores that any network offers for free; of one with centroids
-    and classes, `softmax`, what its classifier says, and `both`, where its classifier answers and its centroids,
-    together with the distance to the 50th neighbour in the features, say who is a stranger.
+    Beside them, of the softmax contender, those of training-free scores; of one with centroids and classes, `softmax`,
+    those of its classifier, and `both`, where the classifier predicts, and OOD pictures are detected by the centroids
+    combined with the distance to the 50th neighbour in the features.
     """
-    recipe, embedder = contender.recipe, contender.embedder
-    rows, held = validation_split(sets.training, share=recipe.validation_share, seed=recipe.seed)
-    some = sets.training.subset(rows[:SOME])
-    test, unfamiliar, known, anchors = (
-        _seen(embedder, images) for images in (sets.test, sets.unfamiliar, sets.training.subset(held), some)
+    embedder = contender.embedder
+    rows, held = training_split(embedder, sets.training)
+    parts = (sets.test, sets.ood, sets.training.subset(held), sets.training.subset(rows[:ANCHORS]))
+    test, ood, known, anchors = (observe(embedder, images) for images in parts)
+    # Labels as the training numbers them.
+    labels, known_labels, anchor_labels = (
+        np.searchsorted(np.array(sorted(sets.training.classes)), items.labels) for items in (test, known, anchors)
     )
-    labels, known_labels = (_codes(seen.labels, sets.training) for seen in (test, known))
-    said, strange, usual = (contender.says(seen.embedding) for seen in (test, unfamiliar, known))
-    answers = judged(said, labels, held=(usual, known_labels))
-    found: dict[str, Any] = answers | noticed(-said.log_odds, -strange.log_odds)
-    free = told(embedder, anchors)
+    of_test, of_ood, of_known = (contender.predict(items.embedding) for items in (test, ood, known))
+    found: dict[str, Any] = prediction_metrics(of_test, labels, held=(of_known, known_labels))
+    found |= ood_metrics(-of_test.log_odds, -of_ood.log_odds)
+    free = uncertainty_scores(embedder, anchors)
     if contender.name == SOFTMAX:
         for name, score in free.items():
-            ours, theirs = (score(seen).double().numpy() for seen in (test, unfamiliar))
-            found[name] = foresees(ours, said.rows == labels) | noticed(ours, theirs)
+            ours, theirs = (score(items).double().numpy() for items in (test, ood))
+            found[name] = _failure_metrics(ours, of_test.classes == labels) | ood_metrics(ours, theirs)
         return found
     found["accuracy_linear"] = _linear_accuracy(
         F.normalize(anchors.embedding.mean, dim=-1),
-        torch.from_numpy(_codes(anchors.labels, sets.training)),
+        torch.from_numpy(anchor_labels),
         F.normalize(test.embedding.mean, dim=-1),
         labels,
     )
     if contender.name == "centroids-ce":
-        classes, elsewhere, held_out = (_classified(contender, seen) for seen in (test, unfamiliar, known))
-        answers = judged(classes, labels, held=(held_out, known_labels))
-        found["softmax"] = answers | noticed(-classes.log_odds, -elsewhere.log_odds)
-        lonely = [free["knn50_features"](seen).double().numpy() for seen in (test, unfamiliar, known)]
-        doubts = [-one.log_odds for one in (said, strange, usual)]
+        classes = [_classified(contender, items) for items in (test, ood, known)]
+        answers = prediction_metrics(classes[0], labels, held=(classes[2], known_labels))
+        found["softmax"] = answers | ood_metrics(-classes[0].log_odds, -classes[1].log_odds)
+        distances = [free["knn50_features"](items).double().numpy() for items in (test, ood, known)]
         both = [
-            -np.log(upper_p(doubt, doubts[-1])) - np.log(upper_p(alone, lonely[-1]))
-            for doubt, alone in zip(doubts, lonely, strict=True)
+            -np.log(upper_p(-predicted.log_odds, -of_known.log_odds)) - np.log(upper_p(distance, distances[2]))
+            for predicted, distance in zip((of_test, of_ood), distances, strict=False)
         ]
-        found["both"] = answers | noticed(both[0], both[1])
+        found["both"] = answers | ood_metrics(*both)
     return found
 
 
-def _seen(embedder: Embedder, images: ImageSet) -> Observed:
-    return Observed(*encoded(embedder, images), np.array(images.labels, dtype=str))
-
-
-def encoded(embedder: Embedder, images: ImageSet) -> tuple[Embedding, Tensor]:
-    """Beliefs, and the body's features, (N, M), of every picture."""
-    features: list[Tensor] = []
-    hook = embedder.backbone.register_forward_hook(lambda body, inputs, output: features.append(output.cpu()))
-    try:
-        return embedder.encode(images), torch.cat(features)
-    finally:
-        hook.remove()
-
-
-def _codes(labels: np.ndarray, training: ImageSet) -> np.ndarray:
-    """Labels as the training numbers them."""
-    return np.searchsorted(np.array(sorted(training.classes)), labels)
-
-
-def _classified(contender: Contender, seen: Observed) -> Said:
-    """What the classifier of one with both says."""
+def _classified(contender: Contender, items: Observed) -> Prediction:
+    """By the classifier of a contender that has both."""
     with torch.no_grad():
-        return Said.of_softmax(contender.loss.get_submodule("classifier")(seen.features))
+        return Prediction.from_logits(contender.loss.get_submodule("classifier")(items.features))
 
 
-def _linear_accuracy(places: Tensor, labels: Tensor, test: Tensor, test_labels: np.ndarray) -> float:
+def _linear_accuracy(directions: Tensor, labels: Tensor, test: Tensor, test_labels: np.ndarray) -> float:
     """Accuracy of a softmax classifier that is linear in the directions, fitted on training pictures."""
-    layer = nn.Linear(places.shape[1], int(labels.max()) + 1)
+    layer = nn.Linear(directions.shape[1], int(labels.max()) + 1)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     optimizer = torch.optim.LBFGS(layer.parameters(), max_iter=100, line_search_fn="strong_wolfe")
@@ -237,7 +210,7 @@ def _linear_accuracy(places: Tensor, labels: Tensor, test: Tensor, test_labels: 
     def closure() -> float:
         optimizer.zero_grad()
         # A little weight decay: separable classes have no finite best weights.
-        value = F.cross_entropy(layer(places), labels) + 1e-4 * layer.weight.square().sum()
+        value = F.cross_entropy(layer(directions), labels) + 1e-4 * layer.weight.square().sum()
         value.backward()
         return value.item()
 

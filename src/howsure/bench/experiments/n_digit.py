@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,67 +22,35 @@ from howsure.evaluation.failure_prediction import failure_prediction
 from howsure.match import Matcher, expected_match_probability, self_mismatch
 from howsure.numerics.chi import closed_form_match
 
-__all__ = ["SEVERITIES", "Judged", "judge", "judge_all", "matchers_of", "nearest", "run"]
+__all__ = ["SEVERITIES", "judge", "judge_all", "matchers_of", "nearest", "run"]
 
-# Sides of the occluding squares, uniform from the least to the largest; the recollected recipe is 0 to 28, but the
-# published severity is not known for certain.
+# Sides of the occluding squares, uniform from the least to the largest. The paper's are probably 0 to 28; it does not
+# say so for certain.
 SEVERITIES = ((14, 28), (10, 28), (7, 28), (3, 28), (0, 28), (0, 25), (0, 22), (0, 18), (0, 14))
-FEW = ((0, 28), (0, 22))  # of a quick run, and of numbers never seen
+FEW = ((0, 28), (0, 22))  # of a quick run, and of unseen numbers
 SPLITS = {"seen": ("number-test-seen", SEVERITIES), "unseen": ("number-test-unseen", FEW)}
 PAIRS = 10_000
 PROBES = 1_000
 CANDIDATES = 60
-AT_A_TIME = 32  # queries beside the whole gallery: few enough to stay in the cache
+BLOCK = 32  # queries compared with the whole gallery: few enough to stay in the cache
 NEIGHBOURS = 5
 OTHER_NEIGHBOURS = (1, 3, 10)  # the published number is not known
 BINS = 20
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Train, then judge numbers seen in training and others: metrics are `SPLIT.CONDITION.NAME`."""
+    """Train, then evaluate on numbers seen in training and on others: metrics are `SPLIT.CONDITION.NAME`."""
     embedder = work.embedder(work.pictures("digits"))
     digits = int(work.table.data["digits"].rpartition("-")[2])
-    judged = {
+    found = {
         name: judge_all(embedder, split, digits=digits, severities=FEW if work.quick else severities)
         for name, (split, severities) in SPLITS.items()
     }
-    return {"metrics": flat(judged), "links": [matcher.to_json() for matcher in matchers_of(embedder)]}
-
-
-@dataclass(frozen=True)
-class Judged:
-    """How beliefs about pictures in one condition did; Kendall's tau is None where it is not defined, as for points.
-
-    Two readings of "corrupt". Both sides: corrupt with corrupt in verification, corrupt probes in a clean gallery. One
-    side: clean with corrupt, clean probes in a corrupt gallery. What foresees wrong answers is asked of both sides: it
-    is the probe whose doubt is read. `doubt` is its self-mismatch, the others need no beliefs.
-    """
-
-    verification_ap: float
-    verification_ece: float
-    verification_brier: float
-    knn_accuracy: float
-    kendall_ap: float | None
-    kendall_knn: float | None
-    one_side_verification_ap: float
-    one_side_verification_ece: float
-    one_side_verification_brier: float
-    one_side_knn_accuracy: float
-    one_side_kendall_ap: float | None
-    one_side_knn_accuracy_of: dict[str, float]  # by the number of neighbours, those that are not the default
-    self_mismatch: float
-    doubt: dict[str, float]
-    top1_distance: dict[str, float]
-    disagreement: dict[str, float]
+    return {"metrics": flat(found), "links": [matcher.to_json() for matcher in matchers_of(embedder)]}
 
 
 def judge_all(
-    embedder: Embedder,
-    split: str,
-    *,
-    digits: int,
-    severities: Sequence[tuple[int, int]] = SEVERITIES,
-    seed: int = 0,
+    embedder: Embedder, split: str, *, digits: int, severities: Sequence[tuple[int, int]] = SEVERITIES
 ) -> dict[str, dict[str, Any]]:
     """A model on one test split: `clean`, and `corrupt-L-M` for squares of sides L to M, every digit occluded."""
     matchers = matchers_of(embedder)
@@ -91,9 +59,9 @@ def judge_all(
     clean = _encoded(embedder, images)
     conditions = {"clean": clean}
     for least, most in severities:
-        worse = corrupted(images, occlusion_prob=1.0, sides=(least, most), seed=seed)
+        worse = corrupted(images, occlusion_prob=1.0, sides=(least, most), seed=0)
         conditions[f"corrupt-{least}-{most}"] = _encoded(embedder, worse)
-    return {name: asdict(judge(belief, clean, codes, matchers, seed=seed)) for name, belief in conditions.items()}
+    return {name: judge(embedding, clean, codes, matchers) for name, embedding in conditions.items()}
 
 
 def matchers_of(embedder: Embedder) -> list[Matcher]:
@@ -106,73 +74,67 @@ def matchers_of(embedder: Embedder) -> list[Matcher]:
     return [Matcher(**link) for link in links]
 
 
-def judge(belief: Embedding, clean: Embedding, codes: np.ndarray, matchers: Sequence[Matcher], *, seed: int) -> Judged:
-    """Beliefs about pictures, beside those about their clean versions in the same order; a matcher for each draw.
+def judge(embedding: Embedding, clean: Embedding, codes: np.ndarray, matchers: Sequence[Matcher]) -> dict[str, Any]:
+    """Metrics of pictures in one condition; `clean` are the same pictures uncorrupted. A matcher for each draw.
+
+    Two readings of "corrupt". Both sides: corrupt with corrupt in verification, corrupt probes in a clean gallery. One
+    side: clean with corrupt, clean probes in a corrupt gallery. Failure prediction is for both sides, by the probe's
+    uncertainty: `doubt` is its self-mismatch, `top1_distance` and `disagreement` need no distribution.
 
     Verification: average precision of the match probability over pairs, half of them matching. Search: the majority of
-    the nearest, the probe's own picture left out; among labels with as many votes, the one that comes first. There a
+    the nearest, the probe's own picture left out; among equally frequent labels, the one that comes first. There a
     match is rarer than in training, where half of all pairs were; the links are corrected for that.
-    Honesty: Kendall's tau over bins of self-mismatch, +1 = performance falls as it grows.
+    `kendall_*`: tau over bins of self-mismatch, +1 = performance falls as it grows; None for points.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     a, b = _pairs(codes, rng)
     same = codes[a] == codes[b]
     probes = rng.choice(len(codes), min(PROBES, len(codes)), replace=False)
-    doubt = _over_draws(self_mismatch, matchers, belief).numpy()
-    ranks = bool((belief.variance > 0).any())  # the doubt of points is the same for all
-    both, one = (_matching(matchers, first, belief[b]).numpy() for first in (belief[a], clean[a]))
+    mismatch = _over_draws(self_mismatch, matchers, embedding).numpy()
+    ranks = bool((embedding.variance > 0).any())  # the self-mismatch of points is the same for all
+    both, one = (_matching(matchers, first, embedding[b]).numpy() for first in (embedding[a], clean[a]))
     rare = [matcher.at(float((np.bincount(codes) ** 2).sum() / len(codes) ** 2)) for matcher in matchers]
-    found = nearest(belief[probes], clean, rare, own=probes)
-    labels = codes[found]
-    one_side = codes[nearest(clean[probes], belief, rare, own=probes)]
-    correct = _correct(labels, codes[probes], NEIGHBOURS)
-    free = _free(belief[probes], clean[found[:, 0]], labels[:, :NEIGHBOURS])
-    return Judged(
-        verification_ap=metrics.verification_ap(same, both).value,
-        verification_ece=metrics.ece(both, same),
-        verification_brier=metrics.brier(both, same),
-        knn_accuracy=float(correct.mean()),
-        kendall_ap=metrics.kendall_over_bins_ap(doubt[a] + doubt[b], same, both, bins=BINS) if ranks else None,
-        kendall_knn=metrics.kendall_over_bins(doubt[probes], correct, bins=BINS) if ranks else None,
-        one_side_verification_ap=metrics.verification_ap(same, one).value,
-        one_side_verification_ece=metrics.ece(one, same),
-        one_side_verification_brier=metrics.brier(one, same),
-        one_side_knn_accuracy=float(_correct(one_side, codes[probes], NEIGHBOURS).mean()),
-        one_side_kendall_ap=metrics.kendall_over_bins_ap(doubt[b], same, one, bins=BINS) if ranks else None,
-        one_side_knn_accuracy_of={
-            str(count): float(_correct(one_side, codes[probes], count).mean()) for count in OTHER_NEIGHBOURS
-        },
-        self_mismatch=float(doubt.mean()),
-        doubt=failure_prediction(doubt[probes], correct) if ranks else {},
-        **{name: failure_prediction(score, correct) for name, score in free.items()},
-    )
-
-
-def _free(probe: Embedding, first: Embedding, labels: np.ndarray) -> Mapping[str, np.ndarray]:
-    """Doubts that need no beliefs: how far the nearest is, and how many of the neighbours are outvoted."""
-    winner = metrics.majority(labels)
+    found = nearest(embedding[probes], clean, rare, own=probes)
+    labels = codes[found][:, :NEIGHBOURS]
+    answers = metrics.majority(labels)
+    correct = answers == codes[probes]
+    one_side = codes[nearest(clean[probes], embedding, rare, own=probes)]
+    one_side_accuracy = {
+        count: float((metrics.majority(one_side[:, :count]) == codes[probes]).mean())
+        for count in (NEIGHBOURS, *OTHER_NEIGHBOURS)
+    }
+    top1_distance = torch.linalg.vector_norm(embedding[probes].mean - clean[found[:, 0]].mean, dim=-1).numpy()
+    kendall_ap, kendall_knn = metrics.kendall_over_bins_ap, metrics.kendall_over_bins
     return {
-        "top1_distance": torch.linalg.vector_norm(probe.mean - first.mean, dim=-1).numpy(),
-        "disagreement": (labels != winner[:, None]).mean(1),
+        "verification_ap": metrics.verification_ap(same, both).value,
+        "verification_ece": metrics.ece(both, same),
+        "verification_brier": metrics.brier(both, same),
+        "knn_accuracy": float(correct.mean()),
+        "kendall_ap": kendall_ap(mismatch[a] + mismatch[b], same, both, bins=BINS) if ranks else None,
+        "kendall_knn": kendall_knn(mismatch[probes], correct, bins=BINS) if ranks else None,
+        "one_side_verification_ap": metrics.verification_ap(same, one).value,
+        "one_side_verification_ece": metrics.ece(one, same),
+        "one_side_verification_brier": metrics.brier(one, same),
+        "one_side_knn_accuracy": one_side_accuracy[NEIGHBOURS],
+        "one_side_kendall_ap": kendall_ap(mismatch[b], same, one, bins=BINS) if ranks else None,
+        "one_side_knn_accuracy_of": {str(count): one_side_accuracy[count] for count in OTHER_NEIGHBOURS},
+        "self_mismatch": float(mismatch.mean()),
+        "doubt": failure_prediction(mismatch[probes], correct) if ranks else {},
+        "top1_distance": failure_prediction(top1_distance, correct),
+        "disagreement": failure_prediction((labels != answers[:, None]).mean(1), correct),
     }
 
 
-def _correct(found: np.ndarray, own: np.ndarray, count: int) -> np.ndarray:
-    """Whether the majority of the first `count` labels, (Q, K), is each query's own."""
-    correct: np.ndarray = metrics.majority(found[:, :count]) == own
-    return correct
-
-
 def nearest(query: Embedding, gallery: Embedding, matchers: Sequence[Matcher], *, own: np.ndarray) -> np.ndarray:
-    """(Q, 10) rows of the gallery by match probability, best first; `own` is each query's row, which it does not see.
+    """(Q, 10) rows of the gallery by match probability, best first; `own` is each query's row, which is left out.
 
     Sixty candidates by the closed form, then the quadrature.
     """
     found = []
     count = min(CANDIDATES, len(gallery) - 1)
-    for start in range(0, len(query), AT_A_TIME):
-        part, mine = query[start : start + AT_A_TIME], own[start : start + AT_A_TIME]
-        rough = _over_draws(_roughly, matchers, part, gallery)
+    for start in range(0, len(query), BLOCK):
+        part, mine = query[start : start + BLOCK], own[start : start + BLOCK]
+        rough = _over_draws(_closed_form, matchers, part, gallery)
         rough[torch.arange(len(part)), torch.from_numpy(mine)] = -torch.inf
         candidates = rough.topk(count).indices  # (q, count)
         rows = torch.arange(len(part)).repeat_interleave(count)
@@ -182,7 +144,7 @@ def nearest(query: Embedding, gallery: Embedding, matchers: Sequence[Matcher], *
     return np.concatenate(found)
 
 
-def _roughly(matcher: Matcher, query: Embedding, gallery: Embedding) -> Tensor:
+def _closed_form(matcher: Matcher, query: Embedding, gallery: Embedding) -> Tensor:
     """(Q, G) match probabilities by the closed form."""
     gap = query.mean[:, None] - gallery.mean
     variance = query.variance[:, None] + gallery.variance
@@ -191,20 +153,14 @@ def _roughly(matcher: Matcher, query: Embedding, gallery: Embedding) -> Tensor:
 
 def _matching(matchers: Sequence[Matcher], query: Embedding, gallery: Embedding) -> Tensor:
     """Match probabilities of row with row."""
-
-    def paired(matcher: Matcher, a: Embedding, b: Embedding) -> Tensor:
-        return expected_match_probability(matcher, a, b, paired=True)
-
-    return _over_draws(paired, matchers, query, gallery)
+    return _over_draws(partial(expected_match_probability, paired=True), matchers, query, gallery)
 
 
-def _over_draws(value: Callable[..., Tensor], matchers: Sequence[Matcher], *beliefs: Embedding) -> Tensor:
-    """The mean over draws, each under its own matcher: what one network calls near is its own affair."""
-    parts = [belief.by_draw() for belief in beliefs]
-    links = [*matchers] * len(parts[0]) if len(matchers) == 1 else matchers  # draws of one network share its link
-    return torch.stack([value(link, *draws) for link, draws in zip(links, zip(*parts, strict=True), strict=True)]).mean(
-        0
-    )
+def _over_draws(value: Callable[..., Tensor], matchers: Sequence[Matcher], *embeddings: Embedding) -> Tensor:
+    """The mean over draws, each under its own matcher: distances of two networks do not compare."""
+    draws = list(zip(*(embedding.by_draw() for embedding in embeddings), strict=True))
+    links = [*matchers] * len(draws) if len(matchers) == 1 else matchers  # draws of one network share its link
+    return torch.stack([value(link, *parts) for link, parts in zip(links, draws, strict=True)]).mean(0)
 
 
 def _encoded(embedder: Embedder, images: ImageSet) -> Embedding:

@@ -1,1 +1,1 @@
-"""How our runs compare with published tables, as text, Markdown and pages."""
+"""Comparison of our runs with published tables, as text, Markdown and pages."""

@@ -1,4 +1,4 @@
-"""How we stand beside a published table: means over seeds, what was printed, and a verdict on each printed number."""
+"""Our runs against a published table: means over seeds, published numbers, and a verdict on each of these."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from howsure.bench.plan import Column, Settled, Table
 from howsure.errors import InputError
 
-__all__ = ["VERDICTS", "Line", "Record", "Standing", "Value", "number", "read_records", "standing"]
+__all__ = ["VERDICTS", "Comparison", "Line", "Record", "Value", "compare", "number", "read_records"]
 
 Record = dict[str, Any]
 Verdict = Literal["beaten", "reached", "not reached", "not run", "settled by it", "other data", ""]
-VERDICTS = ("beaten", "reached", "not reached", "not run", "settled by it", "other data")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)[:-1]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: a method, a score that is free, or chance."""
+    """A row: a method, a training-free score, or chance."""
 
     words: str
     kind: Literal["method", "free", "chance"]
@@ -53,8 +53,8 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A table, its rows, and the conditions that were settled by its own data."""
+class Comparison:
+    """A table, its rows, and the conditions that its own data settled."""
 
     table: Table
     lines: tuple[Line, ...]
@@ -71,26 +71,21 @@ class Standing:
 
     def further_columns(self) -> list[str]:
         """The others, if there is anything in them."""
-        known = self.published_columns()
-        rest = [name for name in self.table.columns if name not in known]
-        return [
-            name
-            for name in rest
-            if any(name in line.values and line.values[name].mean is not None for line in self.lines)
-        ]
+        filled = {name for line in self.lines for name, value in line.values.items() if value.mean is not None}
+        return [name for name in self.table.columns if name in filled and name not in self.published_columns()]
 
     def count(self, verdict: Verdict) -> int:
         """How many printed numbers have that verdict."""
         return sum(value.verdict == verdict for line in self.lines for value in line.values.values())
 
     def verdicts(self) -> str:
-        """What came of all printed numbers, in a line."""
-        told = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)]  # type: ignore[arg-type]
-        return ", ".join(told) or "nothing was published"
+        """The verdicts on all published numbers, counted."""
+        counts = [f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)]
+        return ", ".join(counts) or "nothing was published"
 
 
 def read_records(table: Table, folder: Path) -> dict[str, list[Record]]:
-    """The records of each row, by seed; of joined networks only the record with the most members."""
+    """The records of each row, by seed; of an ensemble only the record with the most members."""
     found: dict[str, list[Record]] = {name: [] for name in table.rows}
     for file in sorted(folder.glob("*.json")):
         try:
@@ -106,17 +101,15 @@ def read_records(table: Table, folder: Path) -> dict[str, list[Record]]:
         del records[1 if most > 1 else len(records) :]
     for name, row in table.rows.items():
         if row.reads:
-            found[name] = [_under(record, f"{row.reads.under}.") for record in found[row.reads.row]]
+            prefix = f"{row.reads.under}."
+            for record in found[row.reads.row]:
+                kept = {key: value for key, value in record["metrics"].items() if key.startswith(prefix)}
+                metrics = {key.removeprefix(prefix): value for key, value in kept.items()}
+                found[name].append(record | {"metrics": metrics, "curves": {}})
     return found
 
 
-def _under(record: Record, prefix: str) -> Record:
-    """A record of which only the metrics with that prefix are left, without it."""
-    metrics = {name: value for name, value in record["metrics"].items() if name.startswith(prefix)}
-    return record | {"metrics": {name.removeprefix(prefix): value for name, value in metrics.items()}, "curves": {}}
-
-
-def standing(table: Table, records: Mapping[str, Sequence[Record]]) -> Standing:
+def compare(table: Table, records: Mapping[str, Sequence[Record]]) -> Comparison:
     """Every row of a table as the records have it."""
     settled = {name: condition for name, rule in table.settled.items() if (condition := _settle(table, records, rule))}
     lines = [
@@ -134,7 +127,7 @@ def standing(table: Table, records: Mapping[str, Sequence[Record]]) -> Standing:
     }
     if chance:
         lines.append(Line("chance", "chance", chance))
-    return Standing(table, tuple(lines), settled, records)
+    return Comparison(table, tuple(lines), settled, records)
 
 
 def _values(
@@ -145,7 +138,7 @@ def _values(
     row: str | None = None,
     scores: Iterable[str] | None = None,
 ) -> dict[str, Value]:
-    """The cells of a row; a free score only has those that are about scores."""
+    """The cells of a row; a training-free score only has those that are about scores."""
     values = {}
     for name, column in table.columns.items():
         metrics = column.metrics if scores is None else [metric for metric in column.metrics if "{score}" in metric]
@@ -167,7 +160,7 @@ def _values(
 
 
 def _names(metrics: Iterable[str], scores: Sequence[str], settled: Mapping[str, str]) -> list[str]:
-    """Metrics with their places filled in; one whose condition is not settled falls out."""
+    """Metrics with their conditions and scores filled in; one whose condition is not settled is left out."""
     filled = []
     for metric in metrics:
         name = metric

@@ -1,15 +1,16 @@
-"""What the model of a row makes of pictures: a map, its doubt in boxes, and what it is most and least certain of.
+"""Pictures through the model of a row: a map, box plots of its uncertainty, and the most and least certain ones.
 
 Numbers come from records alone; these need the model and the pictures, and are left out where one of them is not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from howsure.backbones import remembering
 from howsure.bench.plan import Cell, Table
@@ -21,43 +22,43 @@ from howsure.errors import DataError
 from howsure.neighbours import neighbours
 from howsure.plots import page
 from howsure.plots.figures import INK, SERIES, canvas, svg
-from howsure.plots.maps import View, belief_map, map_rows
+from howsure.plots.maps import View, embedding_map, map_rows
 from howsure.plots.page import Html
 
 __all__ = ["illustrate"]
 
-PICTURES, FOREIGN, SHOWN = 2_000, 500, 11  # test pictures and unfamiliar ones that are looked at; pictures on a sheet
+TEST, OOD, SHOWN = 2_000, 500, 11  # test and OOD pictures that are encoded; pictures on a sheet
 WHISKERS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """Test pictures with what is believed about them, whether their nearest neighbour is right, and foreign ones."""
+class Sample:
+    """Test pictures with their embeddings, whether their nearest neighbour is right, and embeddings of OOD ones."""
 
     images: ImageSet
-    belief: Embedding
+    embedding: Embedding
     right: np.ndarray
-    foreign: Embedding
+    ood: Embedding
 
 
 def illustrate(table: Table, folder: Path) -> dict[str, Html]:
     """A part of a page for every row whose model of the first seed is below `folder`, by the words of the row."""
     if not {"test", "unfamiliar"} <= set(table.data):
         return {}
-    cells = {name: Cell(name, table.seeds[:1]) for name in table.methods}
-    models = {name: folder / "models" / cell.name for name, cell in cells.items()}
-    there = {name: model for name, model in models.items() if (model / "card.json").exists()}
     drawn: dict[str, Html] = {}
-    for name, model in there.items():
-        work = Work(table, cells[name], folder)
+    for name in table.methods:
+        work = Work(table, Cell(name, table.seeds[:1]), folder)
+        model = folder / "models" / work.cell.name
+        if not (model / "card.json").exists():
+            continue
         try:
-            test, foreign = _some(work.pictures("test"), PICTURES), _some(work.pictures("unfamiliar"), FOREIGN)
+            test, ood = _some(work.pictures("test"), TEST), _some(work.pictures("unfamiliar"), OOD)
         except DataError:
             return {}
         with remembering(folder.parent / FEATURES):
-            look = _look(Embedder.load(model), test, foreign)
-        if (look.belief.uncertainty > 0).any():
-            drawn[table.rows[name].words] = _part(look, name=name)
+            sample = _encoded(Embedder.load(model), test, ood)
+        if (sample.embedding.uncertainty > 0).any():
+            drawn[table.rows[name].words] = _part(sample, name=name)
     return drawn
 
 
@@ -66,55 +67,44 @@ def _some(images: ImageSet, count: int) -> ImageSet:
     return images.subset(range(0, len(images), max(1, len(images) // count)))
 
 
-def _look(embedder: Embedder, test: ImageSet, foreign: ImageSet) -> Look:
-    belief = embedder.encode(test)
-    near = neighbours(point_estimates(belief), point_estimates(belief), leave_one_out=True, depth=1).positions[:, 0]
-    labels = np.array(test.labels)
-    return Look(test, belief, labels[near] == labels, embedder.encode(foreign))
+def _encoded(embedder: Embedder, test: ImageSet, ood: ImageSet) -> Sample:
+    embedding = embedder.encode(test)
+    points, labels = point_estimates(embedding), np.array(test.labels)
+    near = neighbours(points, points, leave_one_out=True, depth=1).positions[:, 0]
+    return Sample(test, embedding, labels[near] == labels, embedder.encode(ood))
 
 
-def _part(look: Look, *, name: str) -> Html:
-    rows = map_rows(look.images.labels)
-    labels = [str(look.images.labels[row]) for row in rows]
-    chart = svg(belief_map([View("test pictures", look.belief[rows])], labels), name=f"map-{name}")
+def _part(sample: Sample, *, name: str) -> Html:
+    rows = map_rows(sample.images.labels)
+    labels = [str(sample.images.labels[row]) for row in rows]
+    chart = svg(embedding_map([View("test pictures", sample.embedding[rows])], labels), name=f"map-{name}")
     shown = [
         page.figure(
             chart,
             alt=f"Map of {len(rows)} test pictures, each outlined at one standard deviation, coloured by class",
-            caption="Where test pictures lie, in the plane of their greatest spread, and how firmly: one deviation.",
+            caption="Test pictures in the plane of their first two principal axes, outlined at one standard deviation.",
         ),
-        _boxes("ambiguity", _doubts(look, _ambiguity), name=name),
+        _boxes("ambiguity", sample, sample.embedding.uncertainty, sample.ood.uncertainty, name=name),
     ]
-    if look.belief.novelty is not None:
-        shown.append(_boxes("novelty", _doubts(look, _novelty), name=name))
-    order = np.argsort(look.belief.uncertainty.numpy(), kind="stable")
+    if sample.embedding.novelty is not None and sample.ood.novelty is not None:
+        shown.append(_boxes("novelty", sample, sample.embedding.novelty, sample.ood.novelty, name=name))
+    order = np.argsort(sample.embedding.uncertainty.numpy(), kind="stable")
     sheets = [
-        page.section(title, page.pictures(_picture(look, row) for row in chosen), level=3)
+        page.section(title, page.pictures(_picture(sample, row) for row in chosen), level=3)
         for title, chosen in (("Most certain", order[:SHOWN]), ("Least certain", order[::-1][:SHOWN]))
     ]
     return page.joined([page.figures(*shown), *sheets])
 
 
-def _ambiguity(belief: Embedding) -> np.ndarray:
-    return belief.uncertainty.double().numpy()
-
-
-def _novelty(belief: Embedding) -> np.ndarray:
-    return np.zeros(len(belief)) if belief.novelty is None else belief.novelty.double().numpy()
-
-
-def _doubts(look: Look, score: Callable[[Embedding], np.ndarray]) -> dict[str, np.ndarray]:
-    ours = score(look.belief)
-    return {
-        "nearest neighbour right": ours[look.right],
-        "nearest neighbour wrong": ours[~look.right],
-        "unfamiliar": score(look.foreign),
+def _boxes(what: str, sample: Sample, test: Tensor, ood: Tensor, *, name: str) -> Html:
+    """A score of three groups: a box from quartile to quartile with the median in it, whiskers to 5 and 95 %."""
+    score = test.double().numpy()
+    groups: Mapping[str, np.ndarray] = {
+        "nearest neighbour right": score[sample.right],
+        "nearest neighbour wrong": score[~sample.right],
+        "OOD": ood.double().numpy(),
     }
-
-
-def _boxes(what: str, groups: Mapping[str, np.ndarray], *, name: str) -> Html:
-    """A box from quarter to quarter with the median in it, whiskers to 5 and 95 %."""
-    figure, axes = canvas(f"{what}, large = doubtful", "")
+    figure, axes = canvas(f"{what}, large = uncertain", "")
     figure.set_size_inches(5, 2.4)
     found = {group: np.quantile(values, WHISKERS) for group, values in groups.items() if len(values)}
     keys = ("whislo", "q1", "med", "q3", "whishi")
@@ -132,12 +122,13 @@ def _boxes(what: str, groups: Mapping[str, np.ndarray], *, name: str) -> Html:
     axes.invert_yaxis()
     if what == "ambiguity":
         axes.set_xscale("log")
-    told = "; ".join(f"{group}: median {cuts[2]:.3g}" for group, cuts in found.items())
+    medians = "; ".join(f"{group}: median {cuts[2]:.3g}" for group, cuts in found.items())
     caption = f"{what.capitalize()}: median, half of the pictures in the box, nine tenths between the whiskers."
-    return page.figure(svg(figure, name=f"{what}-{name}"), alt=f"{what.capitalize()}, {told}", caption=caption)
+    return page.figure(svg(figure, name=f"{what}-{name}"), alt=f"{what.capitalize()}, {medians}", caption=caption)
 
 
-def _picture(look: Look, row: int) -> Html:
-    label, doubt = str(look.images.labels[row]), float(look.belief.uncertainty[row])
-    wrong = "" if look.right[row] else ", nearest is wrong"
-    return page.picture(look.images.image(int(row)), alt=f"{label}{wrong}", caption=f"{label} {doubt:.2g}{wrong}")
+def _picture(sample: Sample, row: int) -> Html:
+    label, uncertainty = str(sample.images.labels[row]), float(sample.embedding.uncertainty[row])
+    wrong = "" if sample.right[row] else ", nearest is wrong"
+    caption = f"{label} {uncertainty:.2g}{wrong}"
+    return page.picture(sample.images.image(int(row)), alt=f"{label}{wrong}", caption=caption)

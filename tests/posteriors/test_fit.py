@@ -15,7 +15,7 @@ from howsure.embeddings import Draws, Gaussian, NovelGaussian
 from howsure.errors import InputError, ModelError
 from howsure.heads import FreePointHead
 from howsure.posteriors import dropout, ensemble, laplace
-from howsure.posteriors.laplace import Curvature, PairGraph, pair_curvature
+from howsure.posteriors.laplace import Curvature, PairGraph, loss_curvature, pair_curvature
 from laws import same
 from posteriors.closeness import assert_close
 
@@ -209,6 +209,18 @@ def test_the_same_variance_for_all_is_worth_a_warning(embedder: Embedder) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         laplace.fit_posterior(embedder, pictures(64, seed=0))
+
+
+def test_any_loss_gives_a_posterior(embedder: Embedder) -> None:
+    from pytorch_metric_learning.losses import ContrastiveLoss
+
+    images = pictures(12, seed=0)
+    codes = torch.tensor([int(label) for label in images.labels])
+    batches = [(SPEC.normalise(torch.from_numpy(images.array[:, None])), codes)]
+    fitted = laplace.fit_posterior(
+        embedder, batches, curvature=lambda z, y: loss_curvature(lambda at: ContrastiveLoss()(at, y), z), prior=1.0
+    )
+    assert fitted.encode(images).uncertainty.std() > 0
 
 
 def of_all_pairs(z: Tensor, labels: Tensor) -> Curvature:

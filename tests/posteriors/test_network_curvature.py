@@ -10,7 +10,7 @@ from howsure.errors import InputError
 from howsure.posteriors.laplace.curvature import Curvature, pair_curvature
 from howsure.posteriors.laplace.network_curvature import Diagonal, Kronecker, ParameterCurvature, gradients
 from howsure.posteriors.laplace.pairs import PairGraph
-from posteriors.closeness import assert_close, dense
+from posteriors.closeness import assert_close
 
 LABELS = torch.tensor([0, 0, 0, 0, 1, 1])
 B, D = 6, 3
@@ -46,7 +46,7 @@ class Attention(nn.Module):
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"residual": Residual, "attention": Attention}
-KINDS = [("pos", "free"), ("pos", "euclidean"), ("psd", "euclidean")]
+KINDS = [("pos", "free"), ("pos", "euclidean"), ("psd", "euclidean"), ("psd", "arccos")]
 
 
 @pytest.fixture(params=[(n, *k) for n in NETWORKS for k in KINDS], ids=str)
@@ -61,7 +61,7 @@ def case(request: pytest.FixtureRequest) -> tuple[nn.Module, Tensor, Curvature, 
     rows = [torch.autograd.grad(out, list(network.parameters()), retain_graph=True) for out in z.flatten()]
     assert all(torch.stack(part).any() for part in zip(*rows, strict=True))  # no part of the network is dead
     jacobian = torch.stack([flat(row) for row in rows])
-    return network, z, curvature, jacobian.T @ dense(curvature) @ jacobian
+    return network, z, curvature, jacobian.T @ curvature.dense().reshape(z.numel(), z.numel()) @ jacobian
 
 
 def summed(

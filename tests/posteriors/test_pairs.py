@@ -74,6 +74,15 @@ def test_all_triplets_of_a_balanced_batch_have_the_known_spectrum() -> None:
     assert_close(values, expected, atol=1e-9, rtol=1e-9)
 
 
+def test_negatives_beyond_the_margin_are_dropped() -> None:
+    distance = torch.full((6, 6), 2.0)
+    distance[0, 3] = distance[3, 0] = 0.1
+    near = PairGraph.from_labels(LABELS).within(distance, 1.0)
+    assert near.negative.sum() == 2
+    assert near.negative[0, 3] == 1
+    assert torch.equal(near.positive, PairGraph.from_labels(LABELS).positive)
+
+
 def test_what_is_no_variant_and_no_tuple() -> None:
     with pytest.raises(InputError, match="pos or psd or fix or full"):
         PairGraph.from_labels(LABELS).laplacian("best")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@
 """
 
 from howsure.posteriors.laplace.base import FlatVarianceWarning
-from howsure.posteriors.laplace.curvature import Curvature, pair_curvature
+from howsure.posteriors.laplace.curvature import Curvature, loss_curvature, pair_curvature
 from howsure.posteriors.laplace.fit import (
     WHOLE_NETWORK,
     Prior,
@@ -28,6 +28,7 @@ __all__ = [
     "drawn",
     "fit",
     "fit_posterior",
+    "loss_curvature",
     "pair_curvature",
     "positive_pairs",
     "with_learned_variance",

@@ -127,7 +127,7 @@ def fit_posterior(
     features, else `last-low-rank`; `diagonal` and `kronecker` are of the whole network, or of the `parameters` whose
     names are chosen, such as `backbone.0.weight`, by four random backward passes a batch; `exact-diagonal` takes one
     for each picture and dimension. `curvature` maps a batch's embeddings before normalisation, and labels, to its
-    Hessian; see `pair_curvature`. `layer` names the last linear layer of a head of your own.
+    Hessian; see `pair_curvature` and `loss_curvature`. `layer` names the last linear layer of a head of your own.
 
     | `prior` | the precision λ |
     |---|---|

@@ -50,6 +50,16 @@ class PairGraph:
         looked_at = self.positive if variant == "pos" else self.positive + self.negative
         return float(looked_at.sum()) / 2
 
+    def within(self, distance: Tensor, margin: float) -> PairGraph:
+        """Without the negative pairs at a (B, B) `distance` of `margin` or more: their loss is flat."""
+        return PairGraph(self.positive, self.negative * (distance < margin))
+
+    def signed(self, variant: Variant) -> Tensor:
+        """The weights that a variant sums over: the positive pairs alone, or positive minus negative."""
+        if variant not in get_args(Variant):
+            raise InputError("variant", expected=" or ".join(get_args(Variant)), got=repr(variant))
+        return self.positive if variant == "pos" else self.positive - self.negative
+
     def laplacian(self, variant: Variant) -> Tensor:
         """The (B, B) Hessian of the loss in one coordinate of z, in float64.
 
@@ -61,18 +71,16 @@ class PairGraph:
         | `fix` | the diagonal of `full`: each item sees the others held still | any sign |
 
         Of all pairs of a batch with several classes, `psd` leaves nothing: an item has more negatives than positives.
-        Mine as many negatives as positives.
+        Mine as many negatives as positives, or keep those `within` a margin.
         """
-        if variant not in get_args(Variant):
-            raise InputError("variant", expected=" or ".join(get_args(Variant)), got=repr(variant))
-        weights = self.positive if variant == "pos" else self.positive - self.negative
+        weights = self.signed(variant)
         degree = torch.diag(weights.sum(1))
         if variant == "fix":
             return degree
-        return _clipped(degree - weights) if variant == "psd" else degree - weights
+        return clipped(degree - weights) if variant == "psd" else degree - weights
 
 
-def _clipped(matrix: Tensor) -> Tensor:
+def clipped(matrix: Tensor) -> Tensor:
     """The nearest symmetric matrix without negative eigenvalues."""
     values, vectors = torch.linalg.eigh(matrix)
     rounding = 1e-12 * values.abs().max() * len(values)

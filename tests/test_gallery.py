@@ -97,6 +97,10 @@ def test_a_folder_of_pictures(tmp_path: Path, digits: tuple[Embedder, ImageSet, 
         done = gallery.add(images)
         assert (done.added, done.unchanged, done.skipped) == (len(images), 0, ())
         assert gallery.add(images).unchanged == len(images)
+        corrected = ["renamed", *list(images.labels)[1:]]
+        assert gallery.add(images, labels=corrected).added == 1
+        assert gallery.index.labels([images.ids[0]]) == ["renamed"]
+        assert gallery.add(images).added == 1
     with Gallery.open(where) as gallery:  # the model lies in it
         finding = gallery.ask(test.subset([0]))[0]
         assert finding.answer.reason == "not_calibrated"

@@ -25,6 +25,7 @@ from howsure.errors import InputError, ModelError
 from howsure.files import write_whole
 from howsure.heads import HEADS, build_head
 from howsure.heads.wrapped import wrapped
+from howsure.match import Matcher
 from howsure.posteriors import build_posterior, posterior_of, single_head
 
 FORMAT = 1
@@ -119,6 +120,12 @@ class Embedder(nn.Module):
     def device(self) -> torch.device:
         """Where the weights live."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+
+    @property
+    def matcher(self) -> Matcher | None:
+        """What training or a posterior fitted to held-out pairs, before any calibration; None if nothing was."""
+        fitted = self.card.get("matcher")
+        return Matcher.from_json(fitted) if fitted else None
 
     @property
     def fingerprint(self) -> str:

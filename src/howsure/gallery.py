@@ -17,16 +17,17 @@ from howsure.data import ImageSet, Skipped
 from howsure.data.labels import checked_labels, checked_text, paths_as_ids
 from howsure.decide import Answer, Certificate, Drift, DriftState, Finding, Policy, ask, calibrate, verify_pair
 from howsure.decide.outcomes import Tally, verdicts_of
-from howsure.embedder import Embedder, Encoded, read_card
+from howsure.embedder import Embedder, Encoded
 from howsure.embeddings import Embedding, Point, cat
 from howsure.errors import GalleryError, InputError, ModelError
 from howsure.index import Index, Matches, connect
+from howsure.index.index import FINGERPRINT
 from howsure.match import Matcher, match_probability
 
 __all__ = ["Added", "Gallery", "GalleryStatus"]
 
 BLOCK = 1024  # pictures that become durable together
-MODEL, POLICY, FINGERPRINT = "model", "policy", "fingerprint"  # keys of what an index keeps about itself
+MODEL, POLICY = "model", "policy"  # keys of what an index keeps about itself, beside the fingerprint
 OWN_MODEL = "model"  # the folder of a model that is kept in a gallery's directory
 
 
@@ -83,12 +84,8 @@ class Gallery:
         """
         own = isinstance(model, Embedder)
         if own and "://" in str(where):
-            raise InputError(
-                "model of a gallery on a server",
-                expected="the directory of a saved model",
-                got="an embedder",
-                fix="embedder.save(PATH), then give the path",
-            )
+            what, fix = "model of a gallery on a server", "embedder.save(PATH), then give the path"
+            raise InputError(what, expected="the directory of a saved model", got="an embedder", fix=fix)
         path = None if model is None or own else Path(str(model))
         embedder = model if isinstance(model, Embedder) else Embedder.load(path) if path else None
         about: dict[str, Any] = {}
@@ -100,13 +97,13 @@ class Gallery:
                 fix = "Gallery.open(where, write=True)"
                 raise GalleryError(f"gallery {where}", expected="none yet", got="a gallery", fix=fix)
             gallery = cls(str(where), index, model=path)
-            gallery._require(embedder)
+            index.require_model(embedder.fingerprint if embedder else None)
             if embedder:
                 gallery.embedder = embedder
-            if embedder and own:
-                embedder.save(Path(where) / OWN_MODEL)
-            if embedder and index.about != (kept := index.about | about):
-                index.describe(kept)
+                if own:
+                    embedder.save(Path(where) / OWN_MODEL)
+                if index.about != (kept := index.about | about):
+                    index.describe(kept)
         except BaseException:
             index.close()
             raise
@@ -143,27 +140,16 @@ class Gallery:
     @cached_property
     def embedder(self) -> Embedder:
         """The model that made the items, loaded when it is first needed."""
-        path = self.model
-        if path is None:
-            raise GalleryError(
-                f"gallery {self.where}",
-                expected="vectors or an Embedding",
-                got="items that only a model can read",
-                fix="create the gallery with a model",
-            )
+        if (path := self.model) is None:
+            got, fix = "items that only a model can read", "create the gallery with a model"
+            raise GalleryError(f"gallery {self.where}", expected="vectors or an Embedding", got=got, fix=fix)
         try:
             embedder = Embedder.load(path)
         except ModelError as error:
             fix = "say where it is: --model MODEL"
             raise ModelError(f"the model of gallery {self.where}: {error}", fix=fix) from error
-        self._require(embedder)
+        self.index.require_model(embedder.fingerprint)
         return embedder
-
-    def _require(self, embedder: Embedder | None) -> None:
-        """The one check that a gallery goes with the model that made it, and with no other."""
-        require_model(
-            self.where, made_with=self.index.about.get(FINGERPRINT), got=embedder.fingerprint if embedder else None
-        )
 
     @cached_property
     def policy(self) -> Policy | None:
@@ -192,8 +178,7 @@ class Gallery:
         """What tells P(same) of a pair in a gallery of this size; None if nothing was fitted yet."""
         if policy := self.policy:
             return policy.matcher_at(policy.identities_in(self.index))
-        first = read_card(path).get("matcher") if (path := self.model) else None
-        return Matcher(**first) if first else None
+        return self.embedder.matcher if self.model else None
 
     # Changing.
 
@@ -214,8 +199,7 @@ class Gallery:
         left alone, so that a run which was stopped goes on. Unreadable ones are skipped, or with `strict` an error.
         `encode` replaces the way in which a set becomes embeddings, a block at a time.
         """
-        images = self._images(items)
-        if images is not None:
+        if (images := self._images(items)) is not None:
             if ids is not None or metadata is not None:
                 raise InputError("ids and metadata", expected="none: pictures of a set bring theirs", got="some")
             named = None if labels is None else checked_labels(labels, len(images))
@@ -240,21 +224,18 @@ class Gallery:
     ) -> Added:
         if labels is not None:
             images = replace(images, labels=tuple(labels))
-        stamps = [images.stamp(row) for row in range(len(images))]
-        known = self.index.present(images.ids)
-        present = [row for row, name in enumerate(images.ids) if name in known]
-        old = self.index.items([images.ids[row] for row in present])
-        same = {row for row, item in zip(present, old, strict=True) if item.metadata == stamps[row]}
-        rows = [row for row in range(len(images)) if row not in same]
-        stamp_of = {images.ids[row]: stamps[row] for row in rows}
+        stamps = {name: images.stamp(row) for row, name in enumerate(images.ids)}
+        label_of = dict(zip(images.ids, images.labels, strict=True))
+        known = self.index.items(sorted(self.index.present(images.ids)))
+        same = {item.id for item in known if (item.metadata, item.label) == (stamps[item.id], label_of[item.id])}
+        rows = [row for row, name in enumerate(images.ids) if name not in same]
         parts = encode or (lambda todo: self.embedder.encode_stream(todo, batch=BLOCK, strict=strict))
         skipped: list[Skipped] = []
         added = 0
         for part in parts(images.subset(rows)):
-            names = part.images.ids
-            notes = [stamp_of[name] for name in names]
-            self.index.add(names, part.embedding, labels=part.images.labels, metadata=notes)
-            added += len(names)
+            notes = [stamps[name] for name in part.images.ids]
+            self.index.add(part.images.ids, part.embedding, labels=part.images.labels, metadata=notes)
+            added += len(notes)
             skipped.extend(part.skipped)
             progress(added + len(skipped))
         if skipped and not added and not same:
@@ -263,7 +244,7 @@ class Gallery:
 
     def remove(self, ids: Iterable[Any]) -> int:
         """Remove items; how many. An unknown id is an error."""
-        return self.index.remove([checked_text(name, "id") for name in ids] if not isinstance(ids, str) else ids)
+        return self.index.remove(ids if isinstance(ids, str) else [checked_text(name, "id") for name in ids])
 
     def calibrate(
         self,
@@ -280,16 +261,16 @@ class Gallery:
         """Find, and keep, the policy that answers most while at most `max_error` of the answers is wrong.
 
         `items` are held-out queries that no model was trained on, with their `labels` where they do not bring them; a
-        label that the gallery lacks, or None, is an unknown identity. `unknown` are more queries of that sort. If no
-        policy can promise it, that is an error, and an earlier policy stays.
+        label that the gallery lacks, or None, is an unknown identity. `unknown` are more queries of that sort; `ids`
+        name all of them. If no policy can promise it, that is an error, and an earlier policy stays.
         """
         query, wanted, names = self._labelled(items, labels)
-        if ids is not None:
-            names = [checked_text(name, "id") for name in ids]
         if unknown is not None:
             others = self.embed(unknown)
             query, wanted = cat([query, others]), wanted + [None] * len(others)
             names = names and names + [f"unknown {row}" for row in range(len(others))]
+        if ids is not None:
+            names = [checked_text(name, "id") for name in ids]
         changes = self.index.changes
         stored, embedding = self.index.embedding()
         identities = [label or f"item {name}" for name, label in zip(stored, self.index.labels(stored), strict=True)]
@@ -335,8 +316,7 @@ class Gallery:
 
     def watch(self, findings: Sequence[Finding]) -> bool | None:
         """Count queries, and say whether they have drifted from those of calibration; None where nothing can tell."""
-        drift = self.drift
-        if drift is None or not drift.watches:
+        if (drift := self.drift) is None or not drift.watches:
             return None
         # By lot, because folders come in order: all pictures of one class are not yet a change.
         for row in np.random.default_rng(0).permutation(len(findings)):
@@ -349,14 +329,13 @@ class Gallery:
 
     def verify(self, first: Any, second: Any) -> list[Answer]:
         """Whether pairs show the same, one answer a pair, as if half of all pairs did."""
-        policy = self.policy
-        matcher = policy.matcher if policy else self.matcher
+        matcher = self.policy.matcher if self.policy else self.matcher
         if matcher is None:
             raise GalleryError(f"gallery {self.where} cannot tell probabilities yet", fix="run howsure calibrate")
         a, b = self.embed(first), self.embed(second)
         if len(a) != len(b):
             raise InputError("pairs", expected="as many on both sides", got=f"{len(a)} and {len(b)}")
-        return [verify_pair(float(p), policy) for p in match_probability(matcher.at(0.5), a, b, paired=True)]
+        return [verify_pair(float(p), self.policy) for p in match_probability(matcher.at(0.5), a, b, paired=True)]
 
     def evaluate(self, items: Any, labels: Iterable[Any] | None = None) -> dict[str, Tally]:
         """What the policy makes of labelled queries: answered and wrong, among known and among unknown identities."""
@@ -365,10 +344,7 @@ class Gallery:
         held = np.array(self.index.references(wanted)) > 0
         unknown = np.array([label is None for label in wanted]) | ~held
         verdicts = verdicts_of(findings, wanted, unknown=unknown)
-        return {
-            name: Tally(int(rows.sum()), int(verdicts.answered[rows].sum()), int(verdicts.wrong[rows].sum()))
-            for name, rows in (("known", ~unknown), ("unknown", unknown))
-        }
+        return {"known": verdicts.tally(~unknown), "unknown": verdicts.tally(unknown)}
 
     def status(self) -> GalleryStatus:
         """What is in the gallery, and whether its policy was made for it as it is."""
@@ -389,32 +365,24 @@ class Gallery:
         """Items as embeddings of this gallery's model, or as they are."""
         if isinstance(items, Embedding):
             return items
-        images = self._images(items)
-        if images is not None:
+        if (images := self._images(items)) is not None:
             return self.embedder.encode_set(images).embedding
-        shape = list(np.shape(items)) if isinstance(items, (np.ndarray, Tensor)) else []
-        if self.model is None and len(shape) == 2:
-            return Point.from_vectors(items)
+        shape = tuple(items.shape) if isinstance(items, (np.ndarray, Tensor)) else ()
         if self.model is None:
-            raise InputError(
-                "items of a gallery without a model",
-                expected="a float array or tensor (N, D), or an Embedding",
-                got=f"{type(items).__name__}{shape or ''}",
-                fix="create the gallery with a model to add pictures",
-            )
-        if len(shape) == 2:
-            raise InputError(
-                "items",
-                expected="pictures for this gallery's model, or an Embedding",
-                got=f"an array {tuple(shape)}",
-                fix="wrap embeddings that its model made, as Point(tensor)",
-            )
-        return self.embedder.encode(items)
+            if len(shape) == 2:
+                return Point.from_vectors(items)
+            what, expected = "items of a gallery without a model", "a float array or tensor (N, D), or an Embedding"
+            fix = "create the gallery with a model to add pictures"
+        elif len(shape) == 2:
+            what, expected = "items of a gallery with a model", "pictures, or an Embedding"
+            fix = "wrap embeddings that its model made, as Point(tensor)"
+        else:
+            return self.embedder.encode(items)
+        raise InputError(what, expected=expected, got=f"{type(items).__name__} {shape or ''}".strip(), fix=fix)
 
     def _images(self, items: Any) -> ImageSet | None:
-        if isinstance(items, ImageSet):
-            return items
-        return data.load(items) if isinstance(items, (str, Path)) else None
+        images = data.load(items) if isinstance(items, (str, Path)) else items
+        return images if isinstance(images, ImageSet) else None
 
     def _labelled(
         self, items: Any, labels: Iterable[Any] | None
@@ -430,14 +398,3 @@ class Gallery:
             images = replace(images, labels=tuple(checked_labels(labels, len(images))))
         found = self.embedder.encode_set(images)
         return found.embedding, list(found.images.labels), list(found.images.ids)
-
-
-def require_model(where: str, *, made_with: str | None, got: str | None) -> None:
-    """Refuse items of one model in a gallery of another."""
-    if got != made_with:
-        raise GalleryError(
-            f"gallery {where}",
-            expected=f"the model that made it, {made_with}" if made_with else "vectors as they are, without a model",
-            got=got or "no model",
-            fix="use that model, or make a new gallery",
-        )

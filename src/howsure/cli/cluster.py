@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from howsure.cli.console import Json, Strict, print_json, require_suffix, write_csv
-from howsure.cli.model import encode, first_matcher, load_model
+from howsure.cli.model import encode, load_model
 from howsure.errors import ModelError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _distance(
     if like is not None:
         known = encode(embedder, like, strict=strict, labelled=True)
         return cluster_tree(known.embedding, weighted=weighted).best_cut([str(label) for label in known.images.labels])
-    matcher = first_matcher(embedder)
+    matcher = embedder.matcher
     if matcher is None:
         raise ModelError("this model cannot tell probabilities", fix="give labelled pictures with --like")
     return cut_for(matcher.at(0.5), found.embedding, probability=probability)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from howsure.cli.console import Json, Seed, Strict, print_json, say
-from howsure.cli.model import encode, first_matcher, load_model
+from howsure.cli.model import encode, load_model
 
 if TYPE_CHECKING:
     from howsure.embedder import Encoded
@@ -62,7 +62,7 @@ def evaluate(
     if worse:
         encoded[str(worse)] = encode(embedder, corrupted_set(known.images, worse, seed=seed), strict=strict)
     policy = Policy.load(model, model=embedder.fingerprint)
-    matcher = policy.matcher if policy else first_matcher(embedder)
+    matcher = policy.matcher if policy else embedder.matcher
     unlike = others.embedding if others else None
     rows, reliability = {}, {}
     for name, one in encoded.items():

@@ -16,13 +16,13 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Read a file into a gallery: a path or a URL. What is there already is left alone."""
-    from howsure.gallery import FINGERPRINT, require_model
     from howsure.index import connect, import_gallery
     from howsure.index.archive import read_manifest
+    from howsure.index.index import FINGERPRINT
 
     manifest = read_manifest(file)
     with connect(out, create=True, about=manifest.about) as index:
-        require_model(out, made_with=index.about.get(FINGERPRINT), got=manifest.about.get(FINGERPRINT))
+        index.require_model(manifest.about.get(FINGERPRINT))
         with progress("importing", manifest.count) as bar:
             added = import_gallery(file, index, progress=bar)
         total = len(index)

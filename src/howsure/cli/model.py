@@ -11,7 +11,6 @@ from howsure.errors import InputError, ModelError
 if TYPE_CHECKING:
     from howsure.data import ImageSet
     from howsure.embedder import Embedder, Encoded
-    from howsure.match import Matcher
 
 
 def load_model(path: Path) -> Embedder:
@@ -39,11 +38,3 @@ def encode(embedder: Embedder, source: str | ImageSet, *, strict: bool, labelled
     if labelled and missing:
         raise InputError(f"labels of {images.name}", expected="one for every picture", got=f"{missing} missing")
     return encoded
-
-
-def first_matcher(embedder: Embedder) -> Matcher | None:
-    """What training left on the card, before any calibration."""
-    from howsure.match import Matcher
-
-    fitted = embedder.card.get("matcher")
-    return Matcher(**fitted) if fitted else None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from howsure.cli.console import Json, Strict, print_json, require_suffix, write_csv
-from howsure.cli.model import encode, first_matcher, load_model
+from howsure.cli.model import encode, load_model
 from howsure.errors import InputError, ModelError
 
 FIRM = 0.95  # the share of detections that are certain enough to begin a track
@@ -34,7 +34,7 @@ def track(
     from howsure.tasks.tracking import UNASSIGNED, Tracker
 
     embedder = load_model(model)
-    matcher = first_matcher(embedder)
+    matcher = embedder.matcher
     if matcher is None:
         raise ModelError(f"{model} cannot tell probabilities", fix="train it on pictures that can be held out")
     images = pictures.load(data)

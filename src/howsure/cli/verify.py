@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from howsure.cli.console import Json, print_json
-from howsure.cli.model import first_matcher, load_model
+from howsure.cli.model import load_model
 from howsure.errors import ModelError
 
 
@@ -28,7 +28,7 @@ def verify(
 
     embedder = load_model(model)
     policy = Policy.load(model, model=embedder.fingerprint)
-    matcher = policy.matcher if policy else first_matcher(embedder)
+    matcher = policy.matcher if policy else embedder.matcher
     if matcher is None:
         raise ModelError(f"{model} cannot tell probabilities yet", fix="run howsure calibrate")
     pair = embedder.encode([a, b])

@@ -48,11 +48,10 @@ def evaluate(
     require_scores(scores)
     known = observe(embedder, test if isinstance(test, ImageSet) else data.load(test))
     others = None if ood is None else observe(embedder, ood if isinstance(ood, ImageSet) else data.load(ood))
-    first = embedder.card.get("matcher")
     found = evaluate_embeddings(
         known.embedding,
         known.labels.tolist(),
-        matcher=Matcher(**first) if first else None,
+        matcher=embedder.matcher,
         ood=others.embedding if others else None,
         seed=seed,
     )

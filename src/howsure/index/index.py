@@ -18,6 +18,7 @@ from howsure.index.matches import Matches
 from howsure.match import Matcher
 from howsure.prior import Prior
 
+FINGERPRINT = "fingerprint"  # of the model that made the items, in the notes; none where vectors came without a model
 SAMPLE = 2_000  # items by which identities are counted
 
 By = Literal["distance", "likelihood"]
@@ -207,6 +208,19 @@ class Index(ABC):
     def _search(
         self, query: Embedding, k: int, *, matcher: Matcher | None, by: By, approximate: bool | None
     ) -> Matches: ...
+
+    def require_model(self, fingerprint: str | None) -> None:
+        """Refuse items of any but the model that made those here; None stands for vectors as they are."""
+        made_with = self.about.get(FINGERPRINT)
+        if fingerprint != made_with:
+            raise GalleryError(
+                f"gallery {self.url}",
+                expected=f"the model that made it, {made_with}"
+                if made_with
+                else "vectors as they are, without a model",
+                got=fingerprint or "no model",
+                fix="use that model, or make a new gallery",
+            )
 
     def _require_write(self) -> None:
         if not self._write:

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from howsure.embeddings import Embedding, Point, VonMisesFisher
 from howsure.losses.checks import check_classes, check_dim, check_labels
-from howsure.losses.means import OnMeans
+from howsure.losses.classical import OnMeans
 
 
 class NormCrossEntropy(nn.Module):

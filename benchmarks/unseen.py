@@ -1,8 +1,8 @@
-"""The picture of `howsure bench unseen-kinds`: 1,500 clothes in two dimensions, three classes held out of training.
+"""The picture of `howsure bench held-out-classes`: 1,500 clothes in two dimensions, three classes held out of training.
 
     python benchmarks/unseen.py FILE [--structure kronecker]
 
-The network of seed 0 is loaded from results/unseen-kinds/models, which the table makes; its posterior is fitted here,
+The network of seed 0 is loaded from results/held-out-classes/models, which the table makes; its posterior is fitted here,
 and a hundred networks are drawn from it. Needs HOWSURE_DATA.
 """
 
@@ -29,7 +29,7 @@ from howsure.plots.outlines import Outlines, map_plane, outlines
 from howsure.plots.thumbnails import deviations
 from howsure.posteriors import laplace
 
-MODEL = Path(__file__).parents[1] / "results" / "unseen-kinds" / "models" / "network-seed-0"
+MODEL = Path(__file__).parents[1] / "results" / "held-out-classes" / "models" / "network-seed-0"
 SEEN_COLOUR, UNSEEN_COLOUR, REST = "#2166ac", "#d6604d", "#b9bdc1"
 BINS = 40
 NEAR = 0.04  # of the width: names of classes nearer than that are stacked
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="a .png or .svg")
     parser.add_argument("--structure", default="kronecker", help="of the posterior")
     options = parser.parse_args()
-    file, sources = map_file(options.file), table_named("unseen-kinds").data
+    file, sources = map_file(options.file), table_named("held-out-classes").data
     torch.set_num_threads(1)  # the same picture on every machine with these versions
     fitted = posterior(Embedder.load(MODEL), load(sources["training"]), structure=options.structure)
     shown = some(load(sources["test"]))

@@ -3,7 +3,7 @@
 import pytest
 
 from decide.policies import policy
-from howsure.decide import FEATURES
+from howsure.decide.evidence import FEATURES
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
 from howsure.web.gallery_review import codes_of

@@ -49,7 +49,7 @@ class Validation:
         By point estimates: early in a run uncertainty is noise, and certain pictures would be hubs.
         """
         points = point_estimates(embedding)
-        nearest = neighbours(points, points, leave_one_out=True, depth=1).positions[:, 0]
+        nearest = neighbours(points, points, leave_one_out=True, depth=1, dtype=points.dtype).positions[:, 0]
         has_mate = np.bincount(self.labels)[self.labels] > 1
         hit = self.labels[nearest] == self.labels
         return recall_at_k(hit[has_mate, None], 1)

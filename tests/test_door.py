@@ -63,6 +63,12 @@ def test_the_public_names_are_these():
     assert set(dir(howsure)) == PUBLIC | {"__version__"}
 
 
+def test_the_reference_lists_the_public_names():
+    page = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == PUBLIC
+
+
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_a_public_name_is_there_and_documented(name):
     found = getattr(howsure, name)

@@ -2,8 +2,8 @@
 
     python benchmarks/unseen.py FILE [--structure kronecker]
 
-The network of seed 0 is loaded from results/held-out-classes/models, which the table makes; its posterior is fitted here,
-and a hundred networks are drawn from it. Needs HOWSURE_DATA.
+The network of seed 0 is loaded from results/held-out-classes/models, which the table makes; its posterior is fitted
+here, and a hundred networks are drawn from it. Needs HOWSURE_DATA.
 """
 
 import argparse

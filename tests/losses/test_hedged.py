@@ -13,7 +13,7 @@ from howsure.losses.hedged import (
     EVALUATIONS,
     OBJECTIVES,
     Hedged,
-    Link,
+    LearnedLink,
     SoftContrastive,
     balanced_pairs,
     component_samples,
@@ -48,7 +48,7 @@ EVERY_WAY = pytest.mark.parametrize(
 
 def test_the_link_starts_where_it_is_told_and_falls_with_distance() -> None:
     for scale in (0.01, 5.0, 200.0):
-        link = Link(scale=scale, offset=2.0)
+        link = LearnedLink(scale=scale, offset=2.0)
         assert link.scale.item() == pytest.approx(scale, rel=1e-4)
     distance = torch.linspace(0, 4, 9)
     assert (link.log_odds(distance).diff() < 0).all()
@@ -56,7 +56,7 @@ def test_the_link_starts_where_it_is_told_and_falls_with_distance() -> None:
     assert torch.allclose(matcher.log_odds(distance), link.log_odds(distance))
     assert matcher.base_rate == 0.5
     with pytest.raises(InputError, match="positive"):
-        Link(scale=0.0, offset=1.0)
+        LearnedLink(scale=0.0, offset=1.0)
 
 
 def test_soft_contrastive_is_cross_entropy_with_equal_weight_for_both_kinds() -> None:

@@ -39,11 +39,11 @@ def laplace(
 
     from howsure import data as pictures
     from howsure.posteriors import laplace
-    from howsure.posteriors.laplace import Prior, Structure
+    from howsure.posteriors.laplace import PriorRule, Structure
 
     if structure is not None and structure not in get_args(Structure):
         raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))
-    known = cast("float | Prior | None", prior if prior is None or prior in get_args(Prior) else _number(prior))
+    known = cast("float | PriorRule | None", prior if prior is None or prior in get_args(PriorRule) else _number(prior))
     embedder = load_model(model)
     images = pictures.load(data)
     say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes")

@@ -13,11 +13,11 @@ from torch import nn
 
 from howsure.errors import InputError
 from howsure.losses.centroids import Centroids, CentroidsAndClasses, nearest_centroid
+from howsure.losses.classical import OnMeans
 from howsure.losses.csd import ClosedFormSampledDistance
 from howsure.losses.features import ReadsFeatures, batch_loss
 from howsure.losses.hedged import Hedged, SoftContrastive, learned_link
 from howsure.losses.mc_infonce import MCInfoNCE
-from howsure.losses.classical import OnMeans
 from howsure.losses.norm import NormCrossEntropy, NormTriplet
 from howsure.losses.pfe import MutualLikelihood, SumLoss
 from howsure.losses.ranking import LossRanking

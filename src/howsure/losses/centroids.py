@@ -163,14 +163,14 @@ class CentroidsAndClasses(ReadsFeatures):
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest:
+class NearestCentroid:
     """The row of the nearest centroid, (N,), and the confidence in it, in [0, 1], (N,): large = sure."""
 
     rows: Tensor
     confidence: Tensor
 
 
-def nearest_centroid(embedding: Embedding, centroids: Tensor) -> Nearest:
+def nearest_centroid(embedding: Embedding, centroids: Tensor) -> NearestCentroid:
     """Classify directions by the nearest of (K, D) unit centroids.
 
     The confidence is the expected cosine between the picture's z and that centroid c, and nothing below 0:
@@ -182,13 +182,13 @@ def nearest_centroid(embedding: Embedding, centroids: Tensor) -> Nearest:
 
     >>> vmf = VonMisesFisher(torch.tensor([[0.6, 0.8]]), torch.tensor([1.1594]))
     >>> nearest_centroid(vmf, torch.eye(2))
-    Nearest(rows=tensor([1]), confidence=tensor([0.4000]))
+    NearestCentroid(rows=tensor([1]), confidence=tensor([0.4000]))
     """
     vmf = VonMisesFisher.require(embedding, asker="nearest centroid").checked()
     if centroids.ndim != 2 or centroids.shape[1] != vmf.dim or not len(centroids):
         raise InputError("centroids", expected=f"(K, {vmf.dim})", got=str(tuple(centroids.shape)))
     cosine, row = (vmf.direction @ centroids.to(vmf.dtype).T).max(1)
-    return Nearest(row, vmf.confidence * cosine.clamp(0, 1))
+    return NearestCentroid(row, vmf.confidence * cosine.clamp(0, 1))
 
 
 def _likelihood(vmf: VonMisesFisher, centroids: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ OBJECTIVES = ("elbo", "marginal")
 EVALUATIONS = ("quadrature", "samples")
 
 
-class Link(nn.Module):
+class LearnedLink(nn.Module):
     """p(match | z, z') = sigmoid(offset - scale · |z - z'|), scale > 0; both learned, one for all pairs."""
 
     def __init__(self, *, scale: float, offset: float):
@@ -63,7 +63,7 @@ class SoftContrastive(nn.Module):
 
     def __init__(self, *, scale: float = 5.0, offset: float = 1.0, pairs: int = 800):
         super().__init__()
-        self.link = Link(scale=scale, offset=offset)
+        self.link = LearnedLink(scale=scale, offset=offset)
         self.pairs = pairs
 
     def forward(self, embedding: Embedding, labels: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class Hedged(nn.Module):
                 raise InputError(what, expected=" or ".join(known), got=repr(given))
         if samples < 1:
             raise InputError("samples", expected="1 or more", got=str(samples))
-        self.link = Link(scale=scale, offset=offset)
+        self.link = LearnedLink(scale=scale, offset=offset)
         self.weight, self.objective, self.evaluation = weight, objective, evaluation
         self.samples, self.pairs = samples, pairs
 

@@ -208,7 +208,7 @@ class Histogram(Wire):
     counts: list[int]
 
 
-class Gallery(Wire):
+class GalleryReply(Wire):
     """What is served."""
 
     name: str

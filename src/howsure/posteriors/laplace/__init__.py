@@ -7,7 +7,7 @@ from howsure.posteriors.laplace.base import FlatVarianceWarning
 from howsure.posteriors.laplace.curvature import Curvature, loss_curvature, pair_curvature
 from howsure.posteriors.laplace.fit import (
     WHOLE_NETWORK,
-    Prior,
+    PriorRule,
     Structure,
     drawn,
     fit,
@@ -23,7 +23,7 @@ __all__ = [
     "Curvature",
     "FlatVarianceWarning",
     "PairGraph",
-    "Prior",
+    "PriorRule",
     "Structure",
     "drawn",
     "fit",

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from howsure.embedder import Embedder
 
 Structure = Literal["last-full", "last-low-rank", "last-diagonal", "diagonal", "exact-diagonal", "kronecker"]
-Prior = Literal["marginal", "validation"]
+PriorRule = Literal["marginal", "validation"]
 
 WHOLE_NETWORK = ("diagonal", "exact-diagonal", "kronecker")
 FLAT_LOSS = 1.01  # as good as the best
@@ -64,7 +64,7 @@ def fit(
     *,
     held_out: Labelled | None = None,
     structure: Structure | None = None,
-    prior: float | Prior | None = None,
+    prior: float | PriorRule | None = None,
     strict: bool = False,
 ) -> Embedder:
     """An embedder with a posterior over its weights, novelty, a learned variance and a first matcher.
@@ -113,7 +113,7 @@ def fit_posterior(
     structure: Structure | None = None,
     curvature: Callable[[Tensor, Tensor], Curvature] = positive_pairs,
     rank: int = 64,
-    prior: float | Prior | None = None,
+    prior: float | PriorRule | None = None,
     temperature: float = 1.0,
     layer: str = "location",
     parameters: Callable[[str], bool] | None = None,
@@ -171,7 +171,7 @@ def fit_posterior(
     return embedder.with_head(fitted.head, card, backbone=fitted.backbone).eval()
 
 
-def _prior_rule(structure: Structure | None, prior: float | Prior | None) -> float | Prior:
+def _prior_rule(structure: Structure | None, prior: float | PriorRule | None) -> float | PriorRule:
     """By default `validation` for whole networks, `marginal` for the last layer."""
     if prior is not None:
         return prior
@@ -240,9 +240,9 @@ def _by_validation(gathered: Gathered, embedder: Embedder, held_out: Labelled | 
 def _check(structure: str | None, prior: float | str | None, temperature: float) -> None:
     if structure is not None and structure not in get_args(Structure):
         raise InputError("structure", expected=" or ".join(get_args(Structure)), got=repr(structure))
-    known = prior is None or prior in get_args(Prior) or (not isinstance(prior, str) and prior > 0)
+    known = prior is None or prior in get_args(PriorRule) or (not isinstance(prior, str) and prior > 0)
     if not temperature > 0 or not known:
-        expected = f"above 0; a prior may be {' or '.join(get_args(Prior))}"
+        expected = f"above 0; a prior may be {' or '.join(get_args(PriorRule))}"
         raise InputError("temperature and prior", expected=expected, got=f"{temperature} and {prior}")
 
 

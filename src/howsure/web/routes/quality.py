@@ -30,7 +30,7 @@ LATER = "every picture is being compared with every other: ask again"
 
 
 @router.get("/gallery")
-async def gallery(served: Served) -> schemas.Gallery:
+async def gallery(served: Served) -> schemas.GalleryReply:
     """What is served: the gallery, its model, and what a request may hold."""
     return await served.lookups.run(_gallery, served.state, served.settings)
 
@@ -53,12 +53,12 @@ async def plane(served: Served) -> Response:
     return Response(content, media_type="application/json")
 
 
-def _gallery(state: State, settings: Settings) -> schemas.Gallery:
+def _gallery(state: State, settings: Settings) -> schemas.GalleryReply:
     view, policy = state.view(), state.gallery.policy
     labels = sorted({label for label in view.labels if label is not None})
     varies = len(view.ids) > 0 and float(np.ptp(view.uncertainty)) > 0
     counts, edges = np.histogram(view.uncertainty, BINS if varies else 1)
-    return schemas.Gallery(
+    return schemas.GalleryReply(
         name=state.name,
         items=len(view.ids),
         labels=labels[:LABELS],

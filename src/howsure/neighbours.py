@@ -40,8 +40,8 @@ def neighbours(
 ) -> Neighbours:
     """By `rms_distance`; with `leave_one_out` query i does not see item i, nor the items that `hidden` hides from it.
 
-    Where fewer than `depth` items are seen, the farthest of them is repeated. Float32 takes half the time, and may mistake
-    the order of items at nearly the same distance. `before_block` may raise, to stop.
+    Where fewer than `depth` items are seen, the farthest of them is repeated. Float32 takes half the time, and may
+    mistake the order of items at nearly the same distance. `before_block` may raise, to stop.
 
     >>> from howsure.embeddings import Point
     >>> line = Point(torch.tensor([[0.0], [1.0], [3.0]]))

@@ -1,4 +1,4 @@
-"""When to answer: thresholds with a guarantee, saved with the model."""
+"""When to answer: thresholds with a guarantee, kept with a gallery or with a model."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ class Policy:
         return 1.0 if identities is None else max(1, identities) / self.certificate.identities
 
     def save(self, folder: str | Path) -> None:
-        """Write `policy.json` into a model directory."""
+        """Write `policy.json` into the directory of a gallery or of a model."""
         write_whole(Path(folder) / POLICY_FILE, json.dumps(asdict(self), indent=2).encode())
 
     @classmethod
     def load(cls, folder: str | Path, *, model: str) -> Policy | None:
-        """The policy of a model directory; None if it has none, an error if it was made for other weights."""
+        """The policy of a directory; None if it has none, an error if it was made for other weights."""
         file = Path(folder) / POLICY_FILE
         if not file.exists():
             return None

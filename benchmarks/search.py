@@ -95,6 +95,8 @@ def measure(quick: bool) -> list[Row]:
             for count, times in {1: 100, 64: 10 if quick else 40}.items():
                 ways = ("distance", "likelihood")
                 rows += [against_flat(index, flat, queries[:count], by=by, times=times) for by in ways]
+            for count, times in {1: 100, 256: 4 if quick else 12}.items():
+                rows.append(mean_beside_distance(index, NOISE.queries(COUNT, count), times=times))
             rows += lists(index, queries, "no structure")
         with LocalIndex.create(Path(directory) / "clusters") as index:
             fill(index, CLUSTERS, COUNT)
@@ -128,6 +130,16 @@ def against_flat(index: Index, flat: faiss.IndexFlatL2, queries: Gaussian, *, by
     seconds = alternately(ours, plain if trial[0] < trial[1] else product, times, clock=time.process_time)
     what = f"exact by {by}, {len(queries)} x {COUNT} x {DIM}, ms of one thread beside faiss Flat"
     return at_most(what, *(1e3 * value for value in seconds), 1.25)
+
+
+def mean_beside_distance(index: Index, queries: Gaussian, *, times: int) -> Row:
+    """The same keys without their uncertainty: that must not cost much."""
+    if not index.search(queries, K, by="mean").exact:
+        raise SystemExit("the search did not prove its result")
+    calls = (under(DEFAULT, lambda by=by: index.search(queries, K, by=by)) for by in ("mean", "distance"))
+    seconds = alternately(*calls, times, clock=time.process_time)
+    what = f"exact by mean, {len(queries)} x {COUNT} x {DIM}, ms beside by distance"
+    return at_most(what, *(1e3 * value for value in seconds), 1.3)
 
 
 def lists(index: Index, queries: Gaussian, name: str, *, bar: float | None = None) -> list[Row]:

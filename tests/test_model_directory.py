@@ -1,4 +1,4 @@
-"""A model on disk: two files without pickle, bit for bit, and every kind of damage explained."""
+"""A model on disk: files without pickle, bit for bit, and every kind of damage explained."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,10 @@ import torch
 
 from howsure import __version__
 from howsure.data import InputSpec
+from howsure.data.content import SEEN_FILE, SeenContent
 from howsure.embedder import Embedder, read_card
 from howsure.errors import ModelError
+from howsure.files import sealed
 from howsure.heads import HEADS
 from laws import same
 
@@ -91,7 +93,13 @@ def _flip(folder: Path) -> None:
 
 def _card(folder: Path, **changes: object) -> None:
     file = folder / "card.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    file.write_text(json.dumps(sealed(json.loads(file.read_text()) | changes)))
+
+
+def _replace(folder: Path, old: str, new: str) -> None:
+    file = folder / "card.json"
+    assert file.read_text().count(old) == 1
+    file.write_text(file.read_text().replace(old, new))
 
 
 DAMAGE = {
@@ -101,9 +109,12 @@ DAMAGE = {
     "weights missing": (lambda folder: (folder / "weights.safetensors").unlink(), "weights of"),
     "card missing": (lambda folder: (folder / "card.json").unlink(), "howsure train"),
     "card cut": (lambda folder: (folder / "card.json").write_text('{"format'), "expected JSON"),
-    "card of another kind": (lambda folder: (folder / "card.json").write_text("[]"), "format 1"),
+    "card of another kind": (lambda folder: (folder / "card.json").write_text("[]"), "format 1 or 2"),
     "card in no encoding": (lambda folder: (folder / "card.json").write_bytes(b"\xff\xff"), "expected JSON"),
-    "newer format": (lambda folder: _card(folder, format=2), "version that wrote it"),
+    "card changed": (lambda folder: _replace(folder, '"dim": 4', '"dim": 5'), "does not agree with its checksum"),
+    "card without its checksum": (lambda folder: _replace(folder, '"checksum"', '"checkout"'), "has no checksum"),
+    "card under the old format": (lambda folder: _replace(folder, '"format": 2', '"format": 1'), "does not agree"),
+    "newer format": (lambda folder: _card(folder, format=3), "version that wrote it"),
     "another size": (lambda folder: _card(folder, dim=5), "size mismatch"),
     "unknown backbone": (lambda folder: _card(folder, backbone="vit"), "'vit'"),
 }
@@ -124,3 +135,63 @@ def test_no_model_at_all(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path / "file", tmp_path):
         with pytest.raises(ModelError, match="howsure train"):
             Embedder.load(path)
+
+
+def test_no_flipped_bit_of_a_card_passes_for_the_truth(embedder: Embedder, tmp_path: Path) -> None:
+    embedder.save(tmp_path)
+    file, truth = tmp_path / "card.json", read_card(tmp_path)
+    content = file.read_bytes()
+    found = 0
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        try:
+            assert read_card(tmp_path) == truth  # as where a space became another
+        except ModelError:
+            found += 1
+    assert found > 7 * len(content)
+
+
+def test_a_card_of_the_first_format_opens_without_a_checksum(embedder: Embedder, tmp_path: Path) -> None:
+    embedder.save(tmp_path)
+    card = read_card(tmp_path) | {"format": 1}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    again = Embedder.load(tmp_path)
+    assert again.card == card
+    again.save(tmp_path)
+    assert read_card(tmp_path)["format"] == 2
+
+
+SHOWN = SeenContent(np.array([5, -3, 5, 2**63 - 1]), complete=True)
+
+
+def test_what_it_has_seen_is_kept(embedder: Embedder, tmp_path: Path) -> None:
+    before = embedder.fingerprint
+    assert (len(embedder.seen.hashes), embedder.seen.complete) == (0, False)
+    embedder.save(tmp_path)
+    assert not (tmp_path / SEEN_FILE).exists()
+    embedder.seen = SHOWN
+    embedder.save(tmp_path)
+    again = Embedder.load(tmp_path)
+    assert again.seen.hashes.tolist() == [-3, 5, 2**63 - 1]
+    assert again.seen.complete
+    assert again.fingerprint == before
+    Embedder.load(tmp_path).save(tmp_path / "again")
+    assert (tmp_path / "again" / SEEN_FILE).read_bytes() == (tmp_path / SEEN_FILE).read_bytes()
+
+
+def test_it_is_read_when_somebody_asks(embedder: Embedder, tmp_path: Path) -> None:
+    embedder.seen = SHOWN
+    embedder.save(tmp_path)
+    file = tmp_path / SEEN_FILE
+    content = file.read_bytes()
+    for harm in (file.unlink, lambda: file.write_bytes(content[:-1]), lambda: file.write_bytes(content[:-1] + b"x")):
+        harm()
+        damaged = Embedder.load(tmp_path)
+        assert damaged.encode(PICTURES).dim == 4
+        with pytest.raises(ModelError, match="the hashes of the 3 pictures that the model has seen"):
+            damaged.seen  # noqa: B018
+        with pytest.raises(ModelError, match="copy the model again"):
+            damaged.save(tmp_path / "copy")
+        assert not (tmp_path / "copy").exists()

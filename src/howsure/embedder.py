@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,17 @@ from torch import Tensor, nn
 from howsure import __version__, data
 from howsure.backbones import BACKBONES, build_backbone, evaluating, feature_count
 from howsure.data import ImageSet, InputSpec, Skipped
+from howsure.data.content import UNKNOWN, SeenContent, content_hashes, read_seen
 from howsure.embeddings import Embedding, cat
 from howsure.errors import InputError, ModelError
-from howsure.files import write_whole
+from howsure.files import CHECKSUM, sealed, unsealed, write_whole
 from howsure.heads import HEADS, build_head
 from howsure.heads.wrapped import wrapped
 from howsure.match import Matcher
 from howsure.posteriors import build_posterior, posterior_of, single_head
 
-FORMAT = 1
+FORMAT = 2
+UNSEALED = 1  # the format of cards from before they had a checksum
 EXTERNAL = "foreign"  # on a card: a module given by the user, not by name
 
 
@@ -39,6 +42,7 @@ class Encoded:
     embedding: Embedding
     images: ImageSet
     skipped: tuple[Skipped, ...]
+    content: np.ndarray  # (N,) int64, see `content_hashes`
 
 
 class Embedder(nn.Module):
@@ -81,6 +85,8 @@ class Embedder(nn.Module):
         self.card.pop("posterior", None)  # of another head
         if posterior:
             self.card["posterior"] = {"kind": posterior.kind} | posterior.describe()
+        self._seen = UNKNOWN
+        self._unread: partial[SeenContent] | None = None  # of a model that was loaded, until somebody asks
 
     @classmethod
     def wrap(cls, module: nn.Module, spec: InputSpec, last_layer: str | None = None) -> Embedder:
@@ -128,6 +134,17 @@ class Embedder(nn.Module):
         return Matcher.from_json(fitted) if fitted else None
 
     @property
+    def seen(self) -> SeenContent:
+        """The pictures that it was trained on or fitted to, by their content."""
+        if self._unread:
+            self.seen = self._unread()
+        return self._seen
+
+    @seen.setter
+    def seen(self, content: SeenContent) -> None:
+        self._seen, self._unread = content, None
+
+    @property
     def fingerprint(self) -> str:
         """A short hash of exactly these weights, and of the settings of a posterior."""
         return self._hash(self._weights())
@@ -142,6 +159,7 @@ class Embedder(nn.Module):
         parts = self.backbone if backbone is None else backbone, head
         other = Embedder(*parts, self.spec, dim=self.card["dim"], card=self.card | dict(card or {}))
         other.card["backbone"] = self.card["backbone"]
+        other.seen = self.seen
         return other
 
     def encode(self, inputs: Any, *, batch: int = 256, progress: Callable[[int], None] | None = None) -> Embedding:
@@ -152,14 +170,20 @@ class Embedder(nn.Module):
         is called with the number of pictures done. A picture that cannot be read is an error; `encode_set` skips it.
         """
         parts, done = [], 0
-        for pixels in self._batches(inputs, batch):
+        for pixels, _ in self._batches(inputs, batch):
             parts.append(self._encoded(pixels))
             done += len(pixels)
             if progress:
                 progress(done)
-        if not parts:
-            raise InputError("encode", expected="at least one picture", got="none")
-        return cat(parts)
+        return _joined(parts)
+
+    def encode_content(self, inputs: Any, *, batch: int = 256) -> tuple[Embedding, np.ndarray | None]:
+        """The embedding as `encode` gives it, and the content hashes of the pictures, (N,); None for tensors."""
+        parts, content = [], []
+        for pixels, stored in self._batches(inputs, batch):
+            parts.append(self._encoded(pixels))
+            content += [] if stored is None else [content_hashes(stored)]
+        return _joined(parts), np.concatenate(content) if content else None
 
     def encode_split(self, inputs: Any, *, batch: int = 256) -> tuple[Embedding, Tensor | None]:
         """The embedding as `encode` gives it, and the epistemic part of each uncertainty, (N,).
@@ -168,16 +192,14 @@ class Embedder(nn.Module):
         a posterior, and None where a posterior cannot separate the parts.
         """
         embeddings, parts = [], []
-        for pixels in self._batches(inputs, batch):
+        for pixels, _ in self._batches(inputs, batch):
             with evaluating(self):
                 features = self.backbone(pixels.to(self.device))
                 embedding = self._from_features(features)
                 part = self.model_part(embedding, features)
             embeddings.append(embedding.to(device="cpu").checked())
             parts += [] if part is None else [part.cpu()]
-        if not embeddings:
-            raise InputError("encode", expected="at least one picture", got="none")
-        return cat(embeddings), torch.cat(parts) if parts else None
+        return _joined(embeddings), torch.cat(parts) if parts else None
 
     def model_part(self, embedding: Embedding, features: Tensor | None = None) -> Tensor | None:
         """The epistemic part of each uncertainty, (N,); None where it is unknown, or not known without features."""
@@ -188,7 +210,7 @@ class Embedder(nn.Module):
         """The embedding of a set of any size, `batch` pictures at a time; unreadable ones are skipped and reported."""
         for chunk in data.stream(images, self.spec, batch=batch, strict=strict):
             embedding = self._encoded(self.spec.normalise(chunk.pixels.to(self.device)))
-            yield Encoded(embedding, images.subset(chunk.indices), chunk.skipped)
+            yield Encoded(embedding, images.subset(chunk.indices), chunk.skipped, content_hashes(chunk.pixels))
 
     def encode_set(
         self, images: ImageSet, *, strict: bool = False, progress: Callable[[int], None] | None = None
@@ -205,21 +227,30 @@ class Embedder(nn.Module):
         if not kept:
             raise data.none_readable(images, skipped)
         rows = {name: row for row, name in enumerate(images.ids)}
-        return Encoded(cat([p.embedding for p in parts]), images.subset([rows[name] for name in kept]), tuple(skipped))
+        return Encoded(
+            cat([part.embedding for part in parts]),
+            images.subset([rows[name] for name in kept]),
+            tuple(skipped),
+            np.concatenate([part.content for part in parts]),
+        )
 
     def save(self, path: str | Path) -> None:
-        """Write `weights.safetensors` and `card.json`, each whole or not at all; other files in the directory stay."""
+        """Write `weights.safetensors`, `seen.safetensors` if it has seen pictures, and `card.json`.
+
+        Each is written whole or not at all; other files in the directory stay.
+        """
         path = Path(path)
+        weights, seen = self._weights(), self.seen
         path.mkdir(parents=True, exist_ok=True)
-        weights = self._weights()
         card = self.card | {
             "format": FORMAT,
             "fingerprint": self._hash(weights),
             "howsure": __version__,
             "torch": torch.__version__,
+            "seen": seen.save(path) if len(seen.hashes) else None,
         }
         write_whole(path / "weights.safetensors", weights)
-        write_whole(path / "card.json", json.dumps(card, indent=2).encode())
+        write_whole(path / "card.json", json.dumps(sealed(card), indent=2).encode())
 
     @classmethod
     def load(cls, path: str | Path, *, backbone: nn.Module | None = None, head: nn.Module | None = None) -> Embedder:
@@ -250,6 +281,8 @@ class Embedder(nn.Module):
             raise ModelError(f"weights of {path}", got=got, fix="train or copy the model again") from error
         if embedder._hash(weights) != card.get("fingerprint"):
             raise ModelError(f"weights of {path} are not the ones the card names", fix="train or copy the model again")
+        if named := card.get("seen"):
+            embedder._unread = partial(read_seen, path, named)
         return embedder.eval()
 
     def _hash(self, weights: bytes) -> str:
@@ -265,25 +298,32 @@ class Embedder(nn.Module):
         with evaluating(self):
             return self(pixels.to(self.device)).to(device="cpu").checked()
 
-    def _batches(self, inputs: Any, batch: int) -> Iterable[Tensor]:
-        """Normalised float batches from whatever `encode` takes."""
+    def _batches(self, inputs: Any, batch: int) -> Iterable[tuple[Tensor, Tensor | None]]:
+        """From whatever `encode` takes: normalised float batches, each with its pixels as stored, uint8, if it has."""
         if isinstance(inputs, (str, Path, Image.Image)):
             inputs = [inputs]
         if isinstance(inputs, ImageSet):
-            return (
-                self.spec.normalise(c.pixels.to(self.device))
-                for c in data.stream(inputs, self.spec, batch=batch, strict=True)
-            )
+            chunks = data.stream(inputs, self.spec, batch=batch, strict=True)
+            return self._normalised(chunk.pixels for chunk in chunks)
         if isinstance(inputs, Tensor):
-            return inputs.split(batch)
+            return ((part, None) for part in inputs.split(batch))
         if isinstance(inputs, (Sequence, np.ndarray)):
-            return self._picture_batches(inputs, batch)
-        return (item[0] if isinstance(item, (tuple, list)) else item for item in inputs)
+            return self._normalised(self._picture_batches(inputs, batch))
+        return ((item[0] if isinstance(item, (tuple, list)) else item, None) for item in inputs)
+
+    def _normalised(self, batches: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((self.spec.normalise(stored.to(self.device)), stored) for stored in batches)
 
     def _picture_batches(self, pictures: Sequence[Any] | np.ndarray, batch: int) -> Iterator[Tensor]:
         for start in range(0, len(pictures), batch):
             rows = [self.spec.pixels(_picture(item)) for item in pictures[start : start + batch]]
-            yield self.spec.normalise(torch.from_numpy(np.stack(rows)).to(self.device))
+            yield torch.from_numpy(np.stack(rows))
+
+
+def _joined(parts: list[Embedding]) -> Embedding:
+    if not parts:
+        raise InputError("encode", expected="at least one picture", got="none")
+    return cat(parts)
 
 
 def _picture(item: Any) -> Image.Image:
@@ -303,14 +343,18 @@ def read_card(path: str | Path) -> dict[str, Any]:
         raise ModelError(
             f"model {path}", expected="a directory with card.json", got="none", fix="howsure train DATA -o MODEL"
         ) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ModelError(f"{file}", expected="JSON", got=str(error), fix="train or copy the model again") from error
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
-        got = card.get("format") if isinstance(card, dict) else type(card).__name__
-        raise ModelError(
-            f"{file}", expected=f"format {FORMAT}", got=str(got), fix="use the howsure version that wrote it"
-        )
-    return card
+    known = card.get("format") if isinstance(card, dict) else type(card).__name__
+    if known not in (UNSEALED, FORMAT):
+        expected, fix = f"format {UNSEALED} or {FORMAT}", "use the howsure version that wrote it"
+        raise ModelError(f"{file}", expected=expected, got=str(known), fix=fix)
+    if known == UNSEALED and CHECKSUM not in card:
+        return card
+    try:
+        return unsealed(card, str(file))
+    except ValueError as error:
+        raise ModelError(str(error), fix="train or copy the model again") from error
 
 
 def load(path: str | Path, *, backbone: nn.Module | None = None, head: nn.Module | None = None) -> Embedder:

@@ -1,10 +1,16 @@
-"""Files that are whole or absent: write beside, flush, rename."""
+"""Files that are whole or absent: write beside, flush, rename; and JSON that shows whether it was changed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+CHECKSUM = "checksum"
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -32,3 +38,30 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sealed(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys for a JSON file, with a checksum over all the others in place of any they had.
+
+    >>> unsealed(sealed({"threshold": 0.9}), "policy")
+    {'threshold': 0.9}
+    """
+    bare = {key: value for key, value in keys.items() if key != CHECKSUM}
+    return bare | {CHECKSUM: _checksum(bare)}
+
+
+def unsealed(keys: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The keys without their checksum; a `ValueError` where it is missing or is not theirs."""
+    bare = {key: value for key, value in keys.items() if key != CHECKSUM}
+    if CHECKSUM not in keys:
+        raise ValueError(f"{what} has no checksum: it was changed or damaged")
+    if keys[CHECKSUM] != _checksum(bare):
+        raise ValueError(f"{what} does not agree with its checksum: it was changed or damaged")
+    return bare
+
+
+def _checksum(keys: Mapping[str, Any]) -> str:
+    """Of the content, not of its layout: spaces and the order of keys may differ."""
+    parsed = json.loads(json.dumps(keys))  # as it will be read: keys are text, tuples are lists
+    canonical = json.dumps(parsed, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

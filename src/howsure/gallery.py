@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -14,11 +13,13 @@ from torch import Tensor
 
 from howsure import data
 from howsure.data import ImageSet, Skipped
+from howsure.data.content import UNKNOWN, content_note, without_content
 from howsure.data.labels import checked_labels, checked_text, paths_as_ids
 from howsure.decide import Answer, Certificate, Drift, DriftState, Finding, Policy, ask, calibrate, verify_pair
 from howsure.decide.outcomes import Tally, verdicts_of
+from howsure.decide.seen import Items, unseen
 from howsure.embedder import Embedder, Encoded
-from howsure.embeddings import Embedding, Point, cat
+from howsure.embeddings import Embedding, Point
 from howsure.errors import GalleryError, InputError, ModelError
 from howsure.index import Index, Matches, connect
 from howsure.index.index import FINGERPRINT
@@ -155,7 +156,7 @@ class Gallery:
     def policy(self) -> Policy | None:
         """What answers: the gallery's own policy, else the one that lies with its model; None where there is none."""
         if kept := self.index.about.get(POLICY):
-            return Policy.from_json(kept)
+            return Policy.from_json(kept, f"the policy of gallery {self.where}")
         made_for = self.index.about.get(FINGERPRINT) or ""
         own = None if self._on_server else Policy.load(self.where, model=made_for)
         if own or self.model is None:
@@ -199,7 +200,7 @@ class Gallery:
         left alone, so that a run which was stopped goes on. Unreadable ones are skipped, or with `strict` an error.
         `encode` replaces the way in which a set becomes embeddings, a block at a time.
         """
-        if (images := self._images(items)) is not None:
+        if isinstance(images := data.loaded(items), ImageSet):
             if ids is not None or metadata is not None:
                 raise InputError("ids and metadata", expected="none: pictures of a set bring theirs", got="some")
             named = None if labels is None else checked_labels(labels, len(images))
@@ -227,13 +228,13 @@ class Gallery:
         stamps = {name: images.stamp(row) for row, name in enumerate(images.ids)}
         label_of = dict(zip(images.ids, images.labels, strict=True))
         known = self.index.items(sorted(self.index.present(images.ids)))
-        same = {item.id for item in known if (item.metadata, item.label) == (stamps[item.id], label_of[item.id])}
+        same = {i.id for i in known if (without_content(i.metadata), i.label) == (stamps[i.id], label_of[i.id])}
         rows = [row for row, name in enumerate(images.ids) if name not in same]
         parts = encode or (lambda todo: self.embedder.encode_stream(todo, batch=BLOCK, strict=strict))
         skipped: list[Skipped] = []
         added = 0
         for part in parts(images.subset(rows)):
-            notes = [stamps[name] for name in part.images.ids]
+            notes = [stamps[n] | content_note(c) for n, c in zip(part.images.ids, part.content, strict=True)]
             self.index.add(part.images.ids, part.embedding, labels=part.images.labels, metadata=notes)
             added += len(notes)
             skipped.extend(part.skipped)
@@ -253,43 +254,46 @@ class Gallery:
         *,
         max_error: float = 0.01,
         confidence: float = 0.95,
+        max_false_unknown: float = 0.01,
+        max_false_match: float | None = None,
         unknown: Any = None,
         unknown_rate: float = 0.2,
         ids: Iterable[Any] | None = None,
         seed: int = 0,
+        allow_seen: bool = False,
     ) -> Policy:
-        """Find, and keep, the policy that answers most while at most `max_error` of the answers is wrong.
+        """Find, and keep, the policy that answers most at these error rates; see `howsure.decide.calibrate`.
 
-        `items` are held-out queries that no model was trained on, with their `labels` where they do not bring them; a
-        label that the gallery lacks, or None, is an unknown identity. `unknown` are more queries of that sort; `ids`
-        name all of them. If no policy can promise it, that is an error, and an earlier policy stays.
+        `items` are held-out queries, with their `labels` where they do not bring them; a label that the gallery lacks,
+        or None, is an unknown identity. `unknown` are more queries of that sort; `ids` name all of them. A few that the
+        gallery holds, or training showed, are left out; many are an error, unless `allow_seen`. The certificate's
+        `seen` says what was found. If no policy can promise it, that is an error, and an earlier policy stays.
         """
-        query, wanted, names = self._labelled(items, labels)
-        if unknown is not None:
-            others = self.embed(unknown)
-            query, wanted = cat([query, others]), wanted + [None] * len(others)
-            names = names and names + [f"unknown {row}" for row in range(len(others))]
-        if ids is not None:
-            names = [checked_text(name, "id") for name in ids]
+        held = self._labelled(items, labels)
+        held = held if unknown is None else held.and_unknown(self._items(unknown))
+        held = held if ids is None else replace(held, ids=tuple(checked_text(name, "id") for name in ids))
         changes = self.index.changes
-        stored, embedding = self.index.embedding()
-        identities = [label or f"item {name}" for name, label in zip(stored, self.index.labels(stored), strict=True)]
+        stored = Items.from_index(self.index)
+        trained = self.embedder.seen if held.pictured.any() else UNKNOWN
+        held, seen = unseen(held, stored, trained, allow=allow_seen)
         policy = calibrate(
-            query,
-            wanted,
-            embedding,
-            identities,
+            held.embedding,
+            held.labels,
+            stored.embedding,
+            stored.identities,
             max_error=max_error,
             confidence=confidence,
+            max_false_unknown=max_false_unknown,
+            max_false_match=max_false_match,
             unknown_rate=unknown_rate,
             seed=seed,
             model=self.index.about.get(FINGERPRINT) or "",
-            ids=names,
+            ids=held.ids,
         )
-        policy = replace(policy, certificate=replace(policy.certificate, changes=changes))
+        policy = replace(policy, certificate=replace(policy.certificate, changes=changes, seen=seen))
         if self._on_server:
             with connect(self.where, write=True) as index:
-                index.describe(self.index.about | {POLICY: json.loads(json.dumps(asdict(policy)))})
+                index.describe(self.index.about | {POLICY: policy.to_json()})
         else:
             policy.save(self.where)
         self.use(policy)
@@ -302,21 +306,21 @@ class Gallery:
 
     # Asking.
 
-    def ask(self, items: Any, k: int = 5, *, watch: bool = True) -> list[Finding]:
-        """One finding a query: match, unknown or not sure, with the k best matches.
+    def ask(self, items: Any, k: int = 5, *, sets: bool | float = False, watch: bool = True) -> list[Finding]:
+        """One finding a query: match, unknown or not sure, with the k best matches, and with `sets` a prediction set.
 
         Answers are corrected for a gallery that has grown since calibration. With `watch`, these queries count when
         `status` says whether queries are still like those of calibration.
         """
-        query = self.embed(items)
-        findings = ask(self.index, query, policy=self.policy, matcher=None if self.policy else self.matcher, k=k)
+        link = None if self.policy else self.matcher
+        findings = ask(self.index, self.embed(items), policy=self.policy, matcher=link, k=k, sets=sets)
         if watch:
             self.watch(findings)
         return findings
 
     def watch(self, findings: Sequence[Finding]) -> bool | None:
         """Count queries, and say whether they have drifted from those of calibration; None where nothing can tell."""
-        if (drift := self.drift) is None or not drift.watches:
+        if not (drift := self.drift) or not drift.watches:
             return None
         # By lot, because folders come in order: all pictures of one class are not yet a change.
         for row in np.random.default_rng(0).permutation(len(findings)):
@@ -325,25 +329,26 @@ class Gallery:
 
     def search(self, items: Any, k: int = 5, **how: Any) -> Matches:
         """The k best items of each query, without an answer; `how` is passed on to `Index.search`."""
-        return self.index.search(self.embed(items), k, **({"matcher": self.matcher} | how))
+        usual = {"matcher": self.matcher, "by": self.policy.choice.by if self.policy else "distance"}
+        return self.index.search(self.embed(items), k, **(usual | how))
 
     def verify(self, first: Any, second: Any) -> list[Answer]:
         """Whether pairs show the same, one answer a pair, as if half of all pairs did."""
         matcher = self.policy.matcher if self.policy else self.matcher
         if matcher is None:
             raise GalleryError(f"gallery {self.where} cannot tell probabilities yet", fix="run howsure calibrate")
-        a, b = self.embed(first), self.embed(second)
+        a, b = (self.policy.ranked(x) if self.policy else x for x in map(self.embed, (first, second)))
         if len(a) != len(b):
             raise InputError("pairs", expected="as many on both sides", got=f"{len(a)} and {len(b)}")
         return [verify_pair(float(p), self.policy) for p in match_probability(matcher.at(0.5), a, b, paired=True)]
 
     def evaluate(self, items: Any, labels: Iterable[Any] | None = None) -> dict[str, Tally]:
         """What the policy makes of labelled queries: answered and wrong, among known and among unknown identities."""
-        query, wanted, _ = self._labelled(items, labels)
-        findings = self.ask(query, watch=False)
-        held = np.array(self.index.references(wanted)) > 0
-        unknown = np.array([label is None for label in wanted]) | ~held
-        verdicts = verdicts_of(findings, wanted, unknown=unknown)
+        asked = self._labelled(items, labels)
+        findings = self.ask(asked.embedding, watch=False)
+        counts = zip(asked.labels, self.index.references(asked.labels), strict=True)
+        unknown = np.array([label is None or not count for label, count in counts])
+        verdicts = verdicts_of(findings, asked.labels, unknown=unknown)
         return {"known": verdicts.tally(~unknown), "unknown": verdicts.tally(unknown)}
 
     def status(self) -> GalleryStatus:
@@ -363,38 +368,34 @@ class Gallery:
 
     def embed(self, items: Any) -> Embedding:
         """Items as embeddings of this gallery's model, or as they are."""
+        return self._items(items).embedding
+
+    def _items(self, given: Any) -> Items:
+        items = data.loaded(given)
         if isinstance(items, Embedding):
-            return items
-        if (images := self._images(items)) is not None:
-            return self.embedder.encode_set(images).embedding
+            return Items.from_embedding(items)
+        if isinstance(items, ImageSet):
+            items = self.embedder.encode_set(items)
+        if isinstance(items, Encoded):
+            return Items.from_pictures(items.embedding, items.images, items.content)
         shape = tuple(items.shape) if isinstance(items, (np.ndarray, Tensor)) else ()
         if self.model is None:
             if len(shape) == 2:
-                return Point.from_vectors(items)
+                return Items.from_embedding(Point.from_vectors(items))
             what, expected = "items of a gallery without a model", "a float array or tensor (N, D), or an Embedding"
             fix = "create the gallery with a model to add pictures"
         elif len(shape) == 2:
             what, expected = "items of a gallery with a model", "pictures, or an Embedding"
             fix = "wrap embeddings that its model made, as Point(tensor)"
         else:
-            return self.embedder.encode(items)
+            return Items.from_embedding(*self.embedder.encode_content(items))
         raise InputError(what, expected=expected, got=f"{type(items).__name__} {shape or ''}".strip(), fix=fix)
 
-    def _images(self, items: Any) -> ImageSet | None:
-        images = data.load(items) if isinstance(items, (str, Path)) else items
-        return images if isinstance(images, ImageSet) else None
-
-    def _labelled(
-        self, items: Any, labels: Iterable[Any] | None
-    ) -> tuple[Embedding, list[str | None], list[str] | None]:
-        """Embeddings, labels, and ids where the items bring them."""
-        images = self._images(items)
-        if images is None:
-            if labels is None:
-                raise InputError("labels", expected="one for every item", got="none", fix="give labels=...")
-            embedding = self.embed(items)
-            return embedding, checked_labels(labels, len(embedding)), None
-        if labels is not None:
-            images = replace(images, labels=tuple(checked_labels(labels, len(images))))
-        found = self.embedder.encode_set(images)
-        return found.embedding, list(found.images.labels), list(found.images.ids)
+    def _labelled(self, items: Any, labels: Iterable[Any] | None) -> Items:
+        given = data.loaded(items)
+        if labels is None and not isinstance(given, (ImageSet, Encoded)):
+            raise InputError("labels", expected="one for every item", got="none", fix="give labels=...")
+        if isinstance(given, ImageSet) and labels is not None:
+            given, labels = replace(given, labels=tuple(checked_labels(labels, len(given)))), None
+        found = self._items(given)
+        return found if labels is None else replace(found, labels=tuple(checked_labels(labels, len(found))))

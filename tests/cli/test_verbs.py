@@ -79,11 +79,13 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
         "answer",
         "reason",
         "probability",
+        "needed",
         "none",
         "uncertainty",
         "novelty",
         "matches",
         "exact",
+        "set",
         "drift",
         "stale",
     }

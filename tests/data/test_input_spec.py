@@ -25,6 +25,15 @@ def test_any_picture_gets_the_shape(width: int, height: int, mode: str) -> None:
         assert pixels.flags["C_CONTIGUOUS"]
 
 
+@pytest.mark.parametrize("side", [28, 64, 112, 192, 224, 240, 300])
+def test_no_size_is_too_odd_for_rounding(side: int) -> None:
+    """The part that is resized never leaves the picture, whose last bits are another matter for every side."""
+    spec, stripe = InputSpec(side, side, 1, (0.0,), (1.0,)), Image.new("L", (4_000, 1))
+    for short in (1, 2, 3, 225, 450, 900, *range(7, 4_000, 331)):
+        for size in ((short, 2), (2, short), (short, short + 1)):
+            assert spec.pixels(stripe.resize(size)).shape == (1, side, side)
+
+
 def test_a_picture_of_the_right_size_is_left_alone() -> None:
     picture = noise(12, 8)
     np.testing.assert_array_equal(COLOUR.pixels(picture), np.asarray(picture).transpose(2, 0, 1))

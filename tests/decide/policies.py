@@ -1,6 +1,16 @@
 """A policy made by hand, so that every answer can be worked out on paper."""
 
-from howsure.decide import CalibrationReport, Certificate, Limits, Policy, Reference
+from howsure.decide import (
+    CalibrationReport,
+    Certificate,
+    Choice,
+    Limits,
+    Policy,
+    Promise,
+    Reference,
+    SetRule,
+    UnknownRule,
+)
 from howsure.decide.evidence import FEATURES, PLAIN
 from howsure.decide.probability import AnswerProbabilities
 from howsure.match import Matcher
@@ -8,13 +18,15 @@ from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
 
 CERTIFICATE = Certificate(
-    max_error=0.05,
-    confidence=0.95,
-    error_bound=0.04,
-    coverage=0.8,
+    error=Promise(at_most=0.05, bound=0.04, confidence=0.95, events=4, n=280),
+    false_unknown=Promise(at_most=0.01, bound=0.009, confidence=None, events=3, n=320),
+    false_match=None,
     match_coverage=0.7,
     unknown_coverage=0.1,
+    false_match_rate=0.1,
+    false_non_match_rate=0.2,
     n=400,
+    asked_identities=90,
     unknown_rate=0.2,
     gallery=700,
     identities=100,
@@ -25,16 +37,20 @@ HONESTY = CalibrationReport(
     "the best match is right", "logistic", 0.02, 0.1, 0.7, 400, ((0.2, 0.25, 100), (0.9, 0.85, 300))
 )
 CERTAIN = Logistic((0.0,) * (2 * PLAIN), 50.0)  # where the best match is not right, nothing is
+BY_MARGIN = Logistic(tuple(float(name == "margin") for name in FEATURES), 0.0)
 
 
-def policy(*, unknown_at: float | None = 2.0, uncertainty: float | None = 0.5) -> Policy:
-    """The log-odds of the pair decide alone: match from 1 up, unknown from -2 down."""
+def policy(*, remoteness: float | None = 2.0, novelty: float | None = None, uncertainty: float | None = 0.5) -> Policy:
+    """The margin decides alone, as log-odds: match from 1 up; unknown beyond a remoteness or a novelty."""
     return Policy(
         matcher=Matcher(scale=4.0, offset=2.0, base_rate=0.1),
-        chances=AnswerProbabilities(Link(Logistic((1.0, *[0.0] * (FEATURES - 1)), 0.0)), CERTAIN),
+        chances=AnswerProbabilities(Link(BY_MARGIN), CERTAIN),
+        choice=Choice("margin", "distance", 0.1, {"margin": 0.1, "distance": 0.2}),
         match_at=1.0,
-        unknown_at=unknown_at,
-        limits=Limits(gap=1.0, margin=0.7, uncertainty=uncertainty, gallery_uncertainty=0.3),
+        match_within=50.0,
+        unknown=None if remoteness is None else UnknownRule(remoteness, novelty, 3, 320),
+        sets=SetRule((0.0, 0.0, 0.1, 0.5), 5, (-3.0, 0.0)),
+        limits=Limits(gap=1.0, margin=0.7, uncertainty=uncertainty, gallery_uncertainty=0.3, references=2),
         reference=Reference((0.1, 0.2, 0.3), (0.5, 0.6, 0.1)),
         certificate=CERTIFICATE,
         honesty={"right": HONESTY},

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -6,62 +6,79 @@ from scipy.special import expit
 
 from decide.policies import policy
 from howsure.decide import REASONS, Answer, Evidence, decide, verify_pair
-from howsure.decide.probability import UnknownRange
 
 
 def evidence(
-    log_odds: float = 0.0,
+    margin: float = 0.8,
     *,
-    margin: float = 5.0,
-    support: float = 5.0,
+    remoteness: float = 1.0,
     uncertainty: float = 0.1,
     novelty: float = 0.5,
     gap: float = 0.5,
 ) -> Evidence:
-    """One query; by default nothing is wrong with it, but its log-odds are between the thresholds."""
-    return Evidence(
-        *(np.array([value]) for value in (log_odds, margin, 1.0, support, 2.0, 5.0, 0.5, uncertainty, novelty, gap))
-    )
+    """One query; by default nothing is wrong with it, but its log-odds, which are the margin, are too small."""
+    others = dict.fromkeys((field.name for field in fields(Evidence)), 1.0)
+    own = {"margin": margin, "remoteness": remoteness, "uncertainty": uncertainty, "novelty": novelty, "gap": gap}
+    return Evidence(**{name: np.array([value]) for name, value in (others | own).items()})
 
 
-@pytest.mark.parametrize(
-    ("log_odds", "kind"),
-    [(1.0, "match"), (3.0, "match"), (0.999, "not_sure"), (-1.999, "not_sure"), (-2.001, "unknown")],
-)
-def test_thresholds_belong_to_the_answer(log_odds: float, kind: str) -> None:
-    (answer,) = decide(policy(), evidence(log_odds))
+@pytest.mark.parametrize(("margin", "kind"), [(1.0, "match"), (3.0, "match"), (0.999, "not_sure"), (-9.0, "not_sure")])
+def test_a_threshold_belongs_to_the_answer(margin: float, kind: str) -> None:
+    (answer,) = decide(policy(), evidence(margin))
     assert answer.kind == kind
-    assert answer.probability == pytest.approx(expit(log_odds))
+    assert answer.probability == pytest.approx(expit(margin))
+    assert answer.needed == pytest.approx(expit(1.0))
     assert (answer.reason is None) == (kind == "match")
 
 
+@pytest.mark.parametrize(
+    ("far", "kind"),
+    [
+        ({"remoteness": 2.0}, "not_sure"),
+        ({"remoteness": 2.001}, "unknown"),
+        ({"novelty": 0.99}, "not_sure"),
+        ({"novelty": 0.991}, "unknown"),
+    ],
+    ids=str,
+)
+def test_what_is_farther_than_known_queries_is_unknown(far: dict[str, float], kind: str) -> None:
+    mine = policy(novelty=0.99)
+    assert decide(mine, evidence(**far))[0].kind == kind
+    assert decide(mine, evidence(3.0, **far))[0].kind == "match"  # which was proved
+
+
+def test_what_is_too_remote_gets_no_match() -> None:
+    assert decide(policy(), evidence(3.0, remoteness=49.9))[0].kind == "match"
+    assert decide(policy(), evidence(3.0, remoteness=50.0))[0].kind == "unknown"
+    assert decide(policy(remoteness=None), evidence(3.0, remoteness=50.0))[0].kind == "not_sure"
+
+
+def test_a_poor_picture_is_not_called_unknown_where_it_can_be_told() -> None:
+    """Novelty tells it from something new; without it, both are far and uncertain."""
+    far, poor, blind = {"remoteness": 2.5}, {"uncertainty": 0.9}, policy()
+    telling = replace(blind, limits=replace(blind.limits, gap=None))
+    assert decide(telling, evidence(**far, **poor))[0].reason == "poor_image"
+    assert decide(telling, evidence(**far, **poor, novelty=0.99))[0].kind == "unknown"
+    assert decide(telling, evidence(**far))[0].kind == "unknown"
+    assert decide(blind, evidence(**far, **poor))[0].kind == "unknown"
+
+
+def test_fewer_references_than_calibration_met_are_a_thin_gallery() -> None:
+    far = evidence(remoteness=2.5)
+    (one,), (two,) = (decide(policy(), far, references=[count]) for count in (1, 2))
+    assert (one.kind, one.reason) == ("not_sure", "thin_gallery")
+    assert two.kind == "unknown"
+
+
 def test_without_a_rule_for_unknowns_there_are_none() -> None:
-    (answer,) = decide(policy(unknown_at=None), evidence(-50.0))
+    (answer,) = decide(policy(remoteness=None), evidence(-50.0, remoteness=1e9))
     assert answer.kind == "not_sure"
-
-
-def test_below_even_odds_the_likelier_answer_is_given() -> None:
-    """Right and none at 4 : 5, and both would do."""
-    low = replace(policy(unknown_at=-3.0), match_at=-3.0)
-    for right, kind in ((np.log(5 / 4), "match"), (np.log(4 / 5), "unknown")):
-        assert decide(low, evidence(right))[0].kind == kind
-
-
-@pytest.mark.parametrize("beyond", [{"uncertainty": 0.31}, {"novelty": 0.91}], ids=str)
-def test_what_no_unknown_was_like_is_not_called_unknown(beyond: dict[str, float]) -> None:
-    before = policy()
-    near = replace(before, chances=replace(before.chances, reach=UnknownRange(uncertainty=0.3, novelty=0.9)))
-    assert decide(near, evidence(-50.0, uncertainty=0.3, novelty=0.9))[0].kind == "unknown"
-    (answer,) = decide(near, evidence(-50.0, **beyond))
-    assert answer.kind == "not_sure"
-    assert answer.none == pytest.approx(1)  # what is told stays what it was
-    assert decide(near, evidence(3.0, **beyond))[0].kind == "match"
 
 
 REASONED = {
-    "unfamiliar": evidence(gap=1.1, uncertainty=0.9, margin=0.1),
-    "poor_image": evidence(uncertainty=0.9, margin=0.1),
-    "conflict": evidence(margin=0.1),
+    "unfamiliar": evidence(0.1, gap=1.1, uncertainty=0.9),
+    "poor_image": evidence(0.1, uncertainty=0.9),
+    "conflict": evidence(0.1),
     "no_close_match": evidence(),
 }
 
@@ -74,7 +91,7 @@ def test_a_novel_picture_is_unfamiliar_wherever_it_lands() -> None:
 @pytest.mark.parametrize("reason", REASONED)
 def test_the_first_reason_that_applies(reason: str) -> None:
     (answer,) = decide(policy(), REASONED[reason])
-    assert answer == Answer("not_sure", reason, 0.5, pytest.approx(0.5))  # type: ignore[arg-type]
+    assert (answer.kind, answer.reason) == ("not_sure", reason)
 
 
 @pytest.mark.parametrize(
@@ -117,35 +134,41 @@ def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
 
 
 def test_one_answer_a_query_in_order() -> None:
-    rest = [np.full(3, value) for value in (5.0, 1.0, 5.0, 2.0, 5.0, 0.5, 0.0, 0.0, 0.5)]
-    many = Evidence(np.array([3.0, 0.0, -9.0]), *rest)
+    ones = {field.name: np.ones(3) for field in fields(Evidence)}
+    far = {"margin": np.array([3.0, 0.0, -9.0]), "remoteness": np.array([1.0, 1.0, 3.0])}
+    many = Evidence(**ones | far)
     assert [answer.kind for answer in decide(policy(), many)] == ["match", "not_sure", "unknown"]
     assert decide(policy(), many[np.zeros(3, bool)]) == []
 
 
 @pytest.mark.parametrize(
-    ("identities", "log_odds", "kind"),
+    ("identities", "margin", "kind"),
     [
         (100, 1.0, "match"),  # as many as in calibration
         (200, 1.0, "not_sure"),
         (200, 1.0 + np.log(2) + 1e-9, "match"),
         (50, 1.0 - 1e-9, "not_sure"),  # likelier now, but that was not tested
         (50, 1.0, "match"),
-        (200, -2.0 - 1e-9, "unknown"),
-        (200, -2.0 + 1e-9, "not_sure"),
-        (50, -2.0, "not_sure"),
-        (50, -2.0 - np.log(2) - 1e-9, "unknown"),
+        (201, 9.0, "not_sure"),  # so many more that no correction helps
+        (49, 9.0, "not_sure"),
     ],
 )
-def test_another_number_of_identities_only_takes_answers_away(identities: int, log_odds: float, kind: str) -> None:
-    (answer,) = decide(policy(), evidence(log_odds), identities=identities)
+def test_another_number_of_identities_only_takes_matches_away(identities: int, margin: float, kind: str) -> None:
+    (answer,) = decide(policy(), evidence(margin), identities=identities)
     assert answer.kind == kind
-    assert answer.probability == pytest.approx(expit(log_odds - np.log(identities / 100)))
+    assert answer.probability == pytest.approx(expit(margin - np.log(identities / 100)))
     assert answer.none == pytest.approx(1 - answer.probability)
 
 
+def test_a_gallery_of_quite_another_size_withdraws_the_promise() -> None:
+    sure, far = evidence(9.0), evidence(remoteness=2.5)
+    for identities, unknown in ((49, "not_sure"), (201, "unknown")):  # in a larger one, known queries are only nearer
+        assert decide(policy(), sure, identities=identities)[0].reason == "gallery_changed"
+        assert decide(policy(), far, identities=identities)[0].kind == unknown
+
+
 def test_every_reason_has_words() -> None:
-    assert {*REASONED, "thin_gallery", "not_calibrated"} == set(REASONS)
+    assert {*REASONED, "thin_gallery", "gallery_changed", "not_calibrated"} == set(REASONS)
 
 
 @pytest.mark.parametrize(("probability", "kind"), [(0.97, "match"), (0.5, "not_sure"), (0.03, "unknown")])

@@ -8,7 +8,8 @@ import torch
 
 from decide.policies import policy
 from howsure.decide import Finding, Policy, ask
-from howsure.embeddings import Gaussian, NovelGaussian
+from howsure.decide.ask import _evidence
+from howsure.embeddings import Draws, Gaussian, NovelGaussian, Point
 from howsure.index import Index, LocalIndex
 from howsure.match import Matcher
 
@@ -29,8 +30,8 @@ def gallery(tmp_path: Path) -> Iterator[Index]:
 
 
 def easy() -> Policy:
-    """As by hand, but the pair's log-odds are 10 at distance 0."""
-    return replace(policy(), matcher=Matcher(scale=4.0, offset=2.5, base_rate=0.1))
+    """As by hand: a lead of 1 over another identity is a match."""
+    return policy()
 
 
 def test_a_match(gallery: Index) -> None:
@@ -57,14 +58,16 @@ def test_novelty_is_told_and_counts(gallery: Index) -> None:
 
 
 def test_far_from_everything_is_unknown(gallery: Index) -> None:
-    (found,) = ask(gallery, embedding(30.0), policy=easy())
+    gallery.add(["n3"], embedding(6.2), labels=["ann"])
+    made = replace(easy().certificate, gallery=len(gallery))
+    (found,) = ask(gallery, embedding(30.0), policy=replace(easy(), certificate=made))
     assert (found.answer.kind, found.answer.reason) == ("unknown", "no_close_match")
     assert len(found.matches) == 5
 
 
 def uncertain() -> Policy:
     """Never sure, and every distance is typical: what is left are conflicts and thin galleries."""
-    return replace(policy(unknown_at=None), match_at=1e9, limits=replace(policy().limits, gap=1e9, margin=1.0))
+    return replace(policy(remoteness=None), match_at=1e9, limits=replace(policy().limits, gap=1e9, margin=1.0))
 
 
 def reason(found: Finding) -> str | None:
@@ -122,3 +125,13 @@ def test_probabilities_in_a_larger_gallery(gallery: Index) -> None:
 def test_more_matches_than_items(gallery: Index) -> None:
     (found,) = ask(gallery, embedding(0.0), policy=easy(), k=100)
     assert len(found.matches) == 5
+
+
+def test_members_of_an_ensemble_vote_among_the_candidates(tmp_path: Path) -> None:
+    """Two networks; the second one swaps ann and bob."""
+    first, second = Point(torch.tensor([[0.0], [1.0]])), Point(torch.tensor([[1.0], [0.0]]))
+    with LocalIndex.create(tmp_path / "ensemble") as index:
+        index.add(["a", "b"], Draws.stack([first, second]), labels=["ann", "bob"])
+        query = Draws.stack([Point(torch.tensor([[0.1]])), Point(torch.tensor([[0.1]]))])
+        seen = _evidence(index, query, index.search(query, 2), policy())
+    assert seen.member_agreement.tolist() == [1.0]  # of the two nearest to each member, one shows the answer

@@ -1,14 +1,14 @@
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from howsure.decide.evidence import FEATURES, weigh
+from howsure.decide.evidence import FEATURES, Evidence, Own, weigh
 from howsure.errors import InputError
-from howsure.match import Matcher
-from howsure.numerics.isotonic import Isotonic
 
-MATCHER = Matcher(scale=4.0, offset=2.0, base_rate=0.1)
+
+def weighed(distances: np.ndarray, identities: np.ndarray, *own: Any) -> Evidence:
+    return weigh(distances, identities, Own(*(own or (np.zeros(len(distances)),))), unit=0.25)
 
 
 def test_by_hand() -> None:
@@ -19,12 +19,14 @@ def test_by_hand() -> None:
         ]
     )
     identities = np.array([[7, 7, 3, 7, 3, 1], [5, 5, 5, 5, 5, 5]])
-    evidence = weigh(MATCHER, distances, identities, np.array([0.01, 0.02]))
-    assert np.allclose(evidence.log_odds, [2 - 0.4, 2 - 2.0])
-    assert np.allclose(evidence.margin, [4 * 0.2, 4 * 0.5])
+    evidence = weighed(distances, identities, np.array([0.01, 0.02]))
+    assert evidence.distance.tolist() == [0.1, 0.5]
+    assert np.allclose(evidence.margin, [0.2, 0.5])
     assert np.allclose(evidence.ratio, np.log([0.3 / 0.1, 1.0 / 0.5]))
     assert np.allclose(evidence.lift, [0.3 / np.std(distances[0]), 0.25 / np.std(distances[1])])
-    assert evidence.agreement.tolist() == [3, 6]
+    assert evidence.agreement.tolist() == evidence.neighbour_agreement.tolist() == [3, 6]
+    assert evidence.member_agreement.tolist() == [0, 0]
+    assert evidence.remoteness.tolist() == [0.9, 1.0]  # of the tenth, or of the last
     mine, theirs = np.exp([-0.4, -0.8, -1.6]).sum(), np.exp([-1.2, -2.0, -3.6]).sum()
     alone = np.exp(-4 * distances[1]).sum()
     assert np.allclose(evidence.support, [np.log(mine / theirs), np.log(alone / np.exp(-4.0))])
@@ -39,49 +41,46 @@ def test_features_grow_with_the_chance_to_be_right() -> None:
         np.array([[0.6, 0.65, 0.7, 0.75], [0.1, 0.7, 0.8, 0.8]]),
         np.array([[0, 1, 1, 1], [0, 0, 1, 1]]),
     )
-    evidence = weigh(MATCHER, distances, identities, np.array([0.9, 0.1]), np.array([1.0, 0.2]))
+    members = np.array([[[0, 1], [1, 1]], [[0, 0], [0, 1]]])  # two of each
+    own = np.array([0.9, 0.1]), np.array([1.0, 0.2]), 0.0, members
+    evidence = weighed(distances, identities, *own)
+    assert evidence.member_agreement.tolist() == [0.5, 1.5]
     assert np.isfinite(evidence.features()).all()
     assert (np.diff(evidence.features(), axis=0) > 0).all()
-    assert evidence.features().shape == (2, FEATURES)
+    assert evidence.features().shape == (2, len(FEATURES))
 
 
 def test_the_gap_is_between_means() -> None:
     """3-4-5: the square of the distance holds that of the gap and both variances."""
-    found = np.array([[5.0]]), np.array([[0]])
-    assert weigh(MATCHER, *found, np.array([9.0])).gap == pytest.approx([4.0])
-    assert weigh(MATCHER, *found, np.array([9.0]), match_uncertainty=np.array([7.0])).gap == pytest.approx([3.0])
-    assert weigh(MATCHER, *found, np.array([30.0])).gap == [0.0]
+    found, own = (np.array([[5.0]]), np.array([[0]])), np.array([9.0])
+    assert weighed(*found, own).gap == [5.0]  # distances between means
+    for spread, gap in ((9.0, 4.0), (16.0, 3.0), (30.0, 0.0)):
+        assert weighed(*found, own, None, np.array([spread])).gap == pytest.approx([gap])
 
 
 def test_many_references_support_more_than_one() -> None:
     """The best match and the best other are as far in both; only the rest of the gallery differs."""
     distances = np.array([[0.1, 0.2, 0.3, 0.3], [0.1, 0.2, 0.3, 0.3]])
-    evidence = weigh(MATCHER, distances, np.array([[0, 1, 0, 0], [0, 1, 1, 1]]), np.zeros(2))
+    evidence = weighed(distances, np.array([[0, 1, 0, 0], [0, 1, 1, 1]]))
     assert evidence.margin[0] == evidence.margin[1]
     assert evidence.support[0] > 0 > evidence.support[1]
 
 
-def test_flat_steps_do_not_hide_a_difference() -> None:
-    flat = replace(MATCHER, steps=Isotonic((-1.0, 0.0), (0.0, 0.0)))
-    found = np.array([[0.1, 0.4], [0.2, 0.4]]), np.array([[0, 1], [0, 1]]), np.zeros(2)
-    assert np.array_equal(weigh(flat, *found).features(), weigh(MATCHER, *found).features())
-
-
 def test_equal_distances_and_none_at_all_stay_finite() -> None:
-    evidence = weigh(MATCHER, np.zeros((1, 3)), np.array([[0, 1, 1]]), np.zeros(1))
+    evidence = weighed(np.zeros((1, 3)), np.array([[0, 1, 1]]))
     assert (evidence.ratio, evidence.lift, evidence.agreement) == (0, 0, 1)
-    assert np.isfinite(weigh(MATCHER, np.array([[0.0, 0.5]]), np.array([[0, 1]]), np.zeros(1)).features()).all()
+    assert np.isfinite(weighed(np.array([[0.0, 0.5]]), np.array([[0, 1]])).features()).all()
 
 
 def test_rows() -> None:
-    evidence = weigh(MATCHER, np.array([[0.5, 0.6], [0.1, 0.9]]), np.array([[0, 1], [0, 1]]), np.array([0.9, 0.1]))
+    evidence = weighed(np.array([[0.5, 0.6], [0.1, 0.9]]), np.array([[0, 1], [0, 1]]), np.array([0.9, 0.1]))
     assert np.array_equal(evidence[np.array([1])].features(), evidence.features()[[1]])
     assert np.array_equal(evidence[np.array([True, False])].features(), evidence.features()[[0]])
 
 
 def test_names_are_identities_too() -> None:
-    named = weigh(MATCHER, np.array([[0.1, 0.4]]), np.array([["ann", "bob"]], dtype=object), np.zeros(1))
-    assert named.margin.tolist() == pytest.approx([1.2])
+    named = weighed(np.array([[0.1, 0.4]]), np.array([["ann", "bob"]], dtype=object))
+    assert named.margin.tolist() == pytest.approx([0.3])
 
 
 @pytest.mark.parametrize(
@@ -89,4 +88,4 @@ def test_names_are_identities_too() -> None:
 )
 def test_malformed_matches(distances: tuple[int, ...], identities: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="matches"):
-        weigh(MATCHER, np.zeros(distances), np.zeros(identities), np.zeros(2))
+        weighed(np.zeros(distances), np.zeros(identities))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from howsure.decide import Policy, calibrate, decide, weigh
+from howsure.decide import Policy, calibrate, decide
+from howsure.decide.searched import searched
 from howsure.embeddings import Gaussian
 from howsure.neighbours import neighbours
 
@@ -41,12 +42,11 @@ def answered(policy: Policy, count: int, identities: int | None) -> tuple[np.nda
     items, names = gallery(count, rng)
     who = asked(count, 3_000, rng)
     query = pictures(who, rng)
-    near = neighbours(query, items)
-    found = names[near.positions]
-    evidence = weigh(policy.matcher, near.distances, found, query.uncertainty.numpy())
-    answers = decide(policy, evidence, identities=identities)
+    by, unit = policy.choice.by, policy.choice.unit
+    seen = searched(query, items, names, neighbours(policy.ranked(query), policy.ranked(items)), by=by, unit=unit)
+    answers = decide(policy, seen.evidence, identities=identities)
     match = np.array([answer.kind == "match" for answer in answers])
-    return np.array([answer.probability for answer in answers]), found[:, 0] == who, match
+    return np.array([answer.probability for answer in answers]), seen.best == who, match
 
 
 def test_probabilities_mean_what_they_say_in_a_larger_gallery(policy: Policy) -> None:
@@ -59,10 +59,15 @@ def test_probabilities_mean_what_they_say_in_a_larger_gallery(policy: Policy) ->
 
 
 def test_fewer_wrong_answers_in_a_larger_gallery(policy: Policy) -> None:
-    _, right, plain = answered(policy, MANY, None)
-    _, _, corrected = answered(policy, MANY, MANY)
+    _, right, plain = answered(policy, 2 * FEW, None)
+    _, _, corrected = answered(policy, 2 * FEW, 2 * FEW)
     assert (corrected <= plain).all()
-    assert (corrected & ~right).sum() < 0.5 * (plain & ~right).sum()
+    assert corrected.any()
+    assert (corrected & ~right).sum() < 0.85 * (plain & ~right).sum()
+
+
+def test_no_match_where_the_correction_was_not_seen_to_hold(policy: Policy) -> None:
+    assert not answered(policy, MANY, MANY)[2].any()
 
 
 def test_the_same_size_changes_nothing(policy: Policy) -> None:
@@ -72,7 +77,7 @@ def test_the_same_size_changes_nothing(policy: Policy) -> None:
 
 
 def test_a_smaller_gallery_adds_no_answers(policy: Policy) -> None:
-    before, _, plain = answered(policy, 5, None)
-    after, _, corrected = answered(policy, 5, 5)
+    before, _, plain = answered(policy, 15, None)
+    after, _, corrected = answered(policy, 15, 15)
     assert np.array_equal(plain, corrected)
     assert (after > before).all()

@@ -1,13 +1,16 @@
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.special import expit
 
 from decide.policies import policy
 from howsure.decide import Policy
 from howsure.errors import ModelError
+from howsure.files import sealed
 from howsure.numerics.isotonic import Isotonic
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
@@ -15,9 +18,9 @@ from howsure.numerics.logistic import Logistic
 MODEL = policy().model
 
 
-@pytest.mark.parametrize("unknown_at", [1 / 3, None])
-def test_round_trip(tmp_path: Path, unknown_at: float | None) -> None:
-    before = policy(unknown_at=unknown_at)
+@pytest.mark.parametrize("remoteness", [1 / 3, None])
+def test_round_trip(tmp_path: Path, remoteness: float | None) -> None:
+    before = policy(remoteness=remoteness)
     before.save(tmp_path)
     assert Policy.load(tmp_path, model=MODEL) == before
 
@@ -78,15 +81,37 @@ def test_of_another_evidence(tmp_path: Path) -> None:
     before = policy()
     short = Link(Logistic((1.0, 0.0), 0.0))
     replace(before, chances=replace(before.chances, right=short)).save(tmp_path)
-    with pytest.raises(ModelError, match=r"2 coefficients where there should be 9.*calibrate again"):
+    with pytest.raises(ModelError, match=r"2 coefficients where there should be 11.*calibrate again"):
         Policy.load(tmp_path, model=MODEL)
 
 
 def _without(key: str) -> str:
-    policy().save(folder := Path.cwd())
-    keys = json.loads((folder / "policy.json").read_text())
+    """As if it had been written so, with a checksum that agrees."""
+    keys = policy().to_json()
     del keys[key]
-    return json.dumps(keys)
+    return json.dumps(sealed(keys))
+
+
+def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """Wherever it is, unless the content stays what it was."""
+    before = policy()
+    before.save(tmp_path)
+    file = tmp_path / "policy.json"
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    for bit in rng.choice(8 * len(whole), 1_500, replace=False).tolist():
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(bytes(flipped))
+        with contextlib.suppress(ModelError):
+            assert Policy.load(tmp_path, model=MODEL) == before
+
+
+def test_of_an_earlier_version(tmp_path: Path) -> None:
+    keys = policy().to_json()
+    del keys["format"], keys["checksum"]
+    (tmp_path / "policy.json").write_text(json.dumps(keys))
+    with pytest.raises(ModelError, match=r"got one of an earlier version; run howsure calibrate again"):
+        Policy.load(tmp_path, model=MODEL)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ def test_it_beats_the_nearest_neighbour(done: show.Demo) -> None:
     assert ours.error < 0.08
     assert plain.error > 0.25
     assert ours.coverage > 0.3
-    assert done.row(show.HOWSURE).tallies["corrupted"].wrong < done.row(show.NEAREST).tallies["corrupted"].wrong / 3
+    # A badly corrupted digit is as far from everything as an unknown one; but it gets no wrong match.
+    corrupted = [query for query in done.queries if query.kind == "corrupted" and query.finding.answer.kind == "match"]
+    assert sum(query.wrong for query in corrupted) < done.row(show.NEAREST).tallies["corrupted"].wrong / 10
 
 
 def test_the_report_is_one_sound_file(done: show.Demo) -> None:

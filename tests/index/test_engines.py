@@ -50,6 +50,7 @@ def test_a_gallery_does_what_one_in_a_directory_does(make, urls, tmp_path):
         found, expected = index.search(query, 10, matcher=matcher), twin.search(query, 10, matcher=matcher)
         assert found.ids.tolist() == expected.ids.tolist()
         np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-12)
+        np.testing.assert_allclose(found.uncertainty, expected.uncertainty, rtol=1e-12)
         np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-12)
     names = twin.ids()
     assert index.ids() == names
@@ -64,9 +65,9 @@ def test_a_gallery_does_what_one_in_a_directory_does(make, urls, tmp_path):
     twin.close()
 
 
-def agree(found, expected):
+def agree(found, expected, *more):
     assert found.ids.tolist() == expected.ids.tolist()
-    for name in ("distances", "likelihoods", "probabilities"):
+    for name in ("distances", "uncertainty", "probabilities", *more):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-9)
 
 
@@ -95,12 +96,47 @@ def test_a_search_by_likelihood_is_that_of_a_directory(make, urls, tmp_path):
             options = {"by": "likelihood", "matcher": matcher, "approximate": approximate}
             found, expected = index.search(query, 10, **options), twin.search(query, 10, **options)
             assert found.exact
-            agree(found, expected)
+            agree(found, expected, "likelihoods")
     assert found.candidates <= len(twin) < 200
     index.close()
     with connect(url) as index:
-        agree(index.search(query, 10, **options), expected)
+        agree(index.search(query, 10, **options), expected, "likelihoods")
     twin.close()
+
+
+def test_a_search_by_mean_is_that_of_a_directory(make, urls, tmp_path):
+    url, matcher = urls(), Matcher(scale=2.0, offset=1.0, base_rate=0.5)
+    if url.startswith("milvus:") and make.__name__ != "draws_of_gaussians":
+        pytest.skip("one family is enough for the slowest server")
+    query, options = make(7, seed=100), {"by": "mean", "matcher": matcher}
+    with connect(url, create=True) as index, LocalIndex.create(tmp_path / "twin") as twin:
+        for gallery in (index, twin):
+            gallery.add([f"{n}" for n in range(120)], make(120))
+            gallery.add([f"{n}" for n in range(90, 190)], make(100, seed=1))
+            gallery.remove([f"{n}" for n in range(0, 190, 3)])
+        for k in (10, 500):
+            found, expected = index.search(query, k, **options), twin.search(query, k, **options)
+            assert found.exact  # all of so few are candidates
+            agree(found, expected)
+
+
+def test_by_mean_a_server_says_what_it_has_not_proved(servers):
+    url, location = servers(), torch.randn(900, 8, generator=torch.Generator().manual_seed(0))
+    scale = torch.full((900, 1), 0.1)
+    scale[0] = 100.0  # so uncertain that no server thinks it near
+    with connect(url, create=True) as index:
+        index.add([f"{n}" for n in range(900)], Gaussian(location, scale))
+        found = index.search(Gaussian(location[:1] + 0.01, scale[1:2]), 10, by="mean")
+        near = torch.cdist(location[:1] + 0.01, location)[0].argsort()[1:11].tolist()
+        assert (found.exact, found.candidates) == (False, 200)
+        assert found.ids.tolist() == [[f"{n}" for n in near]]
+        assert index.search(Gaussian(location[:1], scale[:1]), 150, by="mean").candidates == 300
+    with connect(servers(), create=True) as index:  # where there is no uncertainty, the server knows as much as we do
+        index.add([f"{n}" for n in range(900)], Point(location))
+        found, other = (index.search(Gaussian(location[:2], scale[:2]), 10, by=by) for by in ("mean", "distance"))
+        assert found.ids.tolist() == other.ids.tolist()
+        assert found.exact == other.exact == url.startswith("postgresql:")
+        np.testing.assert_allclose(found.distances[:, 0], 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("scales", [1, 16])
@@ -122,7 +158,7 @@ def test_candidates_by_shrunk_means_find_the_likely_and_say_what_they_are(urls, 
             gallery.set_prior(prior)
             gallery.add(ids[600:], embedding[600:])
         wanted = twin.search(query, 10, approximate=False, **options)
-        agree(index.search(query, 10, approximate=False, **options), wanted)
+        agree(index.search(query, 10, approximate=False, **options), wanted, "likelihoods")
         index.compact()
         found = index.search(query, 10, **options)
         if isinstance(index, RemoteIndex):
@@ -151,10 +187,11 @@ def test_a_search_by_likelihood_says_what_it_lacks(urls, monkeypatch):
             index.search(query, by="likelihood")
         with pytest.raises(InputError, match="dimension of the prior: expected 1, as the embeddings, got 2"):
             index.set_prior(Prior(torch.zeros(2), torch.ones(2)))
-        with pytest.raises(InputError, match="by: expected distance or likelihood, got 'luck'"):
+        with pytest.raises(InputError, match="by: expected distance or likelihood or mean, got 'luck'"):
             index.search(query, by="luck")
-        with pytest.raises(InputError, match="approximate: expected None"):
-            index.search(query, approximate=True)
+        for by in ("distance", "mean"):
+            with pytest.raises(InputError, match="approximate: expected None"):
+                index.search(query, by=by, approximate=True)
     with connect(urls(), create=True) as index:
         index.set_prior(Prior(torch.zeros(2), torch.ones(2)))
         with pytest.raises(InputError, match="dimension of the prior"):

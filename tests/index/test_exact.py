@@ -27,6 +27,7 @@ def check_search(index, model, query, k):
         positions = [names.index(name) for name in found]
         # Where brute force rounds differently, two items at one distance may swap; nothing else may.
         np.testing.assert_allclose(full[row, positions], matches.distances[row], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(matches.uncertainty[row], gallery[positions].uncertainty, rtol=1e-12)
     return matches
 
 
@@ -155,7 +156,7 @@ def test_one_side_may_have_a_single_draw(path, tmp_path):
 
 def test_small_requests(path, make):
     with LocalIndex.create(path) as index:
-        assert index.search(make(2), 3).ids.shape == (2, 0)
+        assert index.search(make(2), 3).ids.shape == index.search(make(2), 3).uncertainty.shape == (2, 0)
         assert index.search(make(2), 3, matcher=Matcher(1.0, 0.0, 0.5)).probabilities.shape == (2, 0)
         index.add([], make(0))
         assert len(index) == 0

@@ -44,6 +44,7 @@ def check_search(index, model, query, k, prior, **options):
         positions = [names[name] for name in found]
         np.testing.assert_allclose(full[row, positions], matches.likelihoods[row], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(rms_distance(query[row], gallery[positions])[0], matches.distances[row], rtol=1e-9)
+        np.testing.assert_allclose(matches.uncertainty[row], gallery[positions].uncertainty, rtol=1e-12)
     return matches
 
 
@@ -279,7 +280,7 @@ def test_bad_requests_are_refused(path):
             index.search(embeddings(1, dim=4), by="likelihood")
         with pytest.raises(InputError, match="NaN or infinity"):
             index.search(Point(torch.full((1, 6), torch.nan)), by="likelihood")
-        with pytest.raises(InputError, match="by: expected distance or likelihood, got 'cosine'"):
+        with pytest.raises(InputError, match="by: expected distance or likelihood or mean, got 'cosine'"):
             index.search(embeddings(1), by="cosine")
         with pytest.raises(InputError, match="approximate: expected None or False by distance"):
             index.search(embeddings(1), approximate=True)

@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 import torch
 
+from cases import CASES
 from howsure import Draws, Gaussian, Point, rms_distance
+from howsure.embeddings import point_estimates
 from howsure.errors import InputError
 from howsure.index.layout import Layout
-from howsure.index.ranking.pairwise import PairMoments, distances, log_likelihood_ratios
+from howsure.index.ranking.pairwise import (
+    PairMoments,
+    distances,
+    item_uncertainty,
+    log_likelihood_ratios,
+    point_distances,
+)
 from howsure.prior import Prior, log_likelihood_ratio
 
 ONE, EACH = Prior(torch.zeros(6), torch.ones(1)), Prior(torch.linspace(-1, 1, 6), torch.linspace(0.5, 3, 6))
@@ -50,6 +58,18 @@ def test_records_have_the_moments_of_their_family(make):
         np.testing.assert_array_equal(moments.means[number], draw.mean)
         variance = np.broadcast_to(moments.variances[number], draw.variance.shape)
         np.testing.assert_array_equal(variance, draw.variance)
+    uncertainty = item_uncertainty(PairMoments.from_draws((double(Point(torch.zeros(1, 6))),)), moments)
+    np.testing.assert_allclose(uncertainty, double(embedding).uncertainty, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_point_estimates_of_records_are_compared(case):
+    embedding = CASES[case]()
+    layout = Layout.from_embedding(embedding)
+    query = point_estimates(embedding[::-1])
+    records = PairMoments.from_records(layout.pack(embedding), layout)
+    wanted = rms_distance(query, point_estimates(embedding), paired=True)
+    np.testing.assert_allclose(point_distances(PairMoments.from_draws(query.by_draw()), records), wanted, rtol=1e-12)
 
 
 def test_two_points_have_no_likelihood():

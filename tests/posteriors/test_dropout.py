@@ -1,5 +1,6 @@
 """Dropout as a posterior: a draw is one network for all pictures, the draws are those of dropout, and they are kept."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ from torch import Tensor, nn
 
 from howsure.compare import rms_distance
 from howsure.data import InputSpec, load
-from howsure.embedder import Embedder
+from howsure.embedder import Embedder, read_card
 from howsure.embeddings import Draws, cat
 from howsure.errors import InputError, ModelError
+from howsure.files import sealed
 from howsure.heads import HEADS, FreePointHead
 from howsure.posteriors import dropout
 from howsure.recipe import recipe_for
@@ -195,8 +197,9 @@ def test_what_cannot_be_dropped(network: nn.Module | None, options: dict[str, fl
 
 def test_a_card_with_an_unknown_posterior_says_so(tmp_path: Path) -> None:
     dropout.fit(embedder(), 3).save(tmp_path)
-    card = tmp_path / "card.json"
-    card.write_text(card.read_text().replace('"kind": "dropout"', '"kind": "dreams"'))
+    card = read_card(tmp_path)
+    card["posterior"]["kind"] = "dreams"
+    (tmp_path / "card.json").write_text(json.dumps(sealed(card)))
     with pytest.raises(ModelError, match="laplace or dropout or ensemble"):
         Embedder.load(tmp_path)
 

@@ -98,7 +98,7 @@ def test_saved_and_loaded_bit_for_bit(head: str, tmp_path: Path) -> None:
     again = Embedder.load(tmp_path)
     assert same(again.encode(PICTURES), joined.encode(PICTURES))
     assert (again.fingerprint, again.card["backbone"], again.card["head"]) == (joined.fingerprint, "mlp", head)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["card.json", "weights.safetensors"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["card.json", "seen.safetensors", "weights.safetensors"]
 
 
 def test_the_card_tells_what_is_true_of_all_members() -> None:

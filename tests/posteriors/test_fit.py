@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from howsure.data import ArrayImages, InputSpec
-from howsure.embedder import Embedder
+from howsure.embedder import Embedder, read_card
 from howsure.embeddings import Draws, Gaussian, NovelGaussian
 from howsure.errors import InputError, ModelError
+from howsure.files import sealed
 from howsure.heads import FreePointHead
 from howsure.posteriors import dropout, ensemble, laplace
 from howsure.posteriors.laplace import Curvature, PairGraph, loss_curvature, pair_curvature
@@ -68,15 +69,15 @@ def test_saved_and_loaded_bit_for_bit(
     again = Embedder.load(tmp_path)
     assert same(again.encode(images), sure.encode(images))
     assert again.fingerprint == sure.fingerprint
-    assert again.card == json.loads((tmp_path / "card.json").read_text())
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["card.json", "weights.safetensors"]
+    assert again.card == read_card(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["card.json", "seen.safetensors", "weights.safetensors"]
 
 
 def test_a_card_without_its_posterior_is_a_damaged_model(embedder: Embedder, tmp_path: Path) -> None:
     laplace.fit_posterior(embedder, pictures(64, seed=0)).save(tmp_path)
-    card = json.loads((tmp_path / "card.json").read_text())
+    card = read_card(tmp_path)
     for damaged in ({k: v for k, v in card.items() if k != "posterior"}, card | {"posterior": {"rank": 3}}):
-        (tmp_path / "card.json").write_text(json.dumps(damaged))
+        (tmp_path / "card.json").write_text(json.dumps(sealed(damaged)))
         with pytest.raises(ModelError, match="weights of"):
             Embedder.load(tmp_path)
 

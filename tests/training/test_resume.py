@@ -173,6 +173,7 @@ def test_no_pickle_in_a_run(whole: tuple[Trained, Path]) -> None:
     assert sorted(file.name for file in whole[1].iterdir()) == [
         "card.json",
         "checkpoint.safetensors",
+        "seen.safetensors",
         "weights.safetensors",
     ]
     for file in whole[1].glob("*.safetensors"):

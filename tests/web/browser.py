@@ -15,10 +15,13 @@ from PIL import Image
 from decide.policies import policy
 from howsure import data
 from howsure.data import InputSpec
-from howsure.decide import Reference
+from howsure.decide import Reference, UnknownRule
+from howsure.decide.evidence import FEATURES
 from howsure.embedder import Embedder
 from howsure.index import LocalIndex
 from howsure.match import Matcher
+from howsure.numerics.link import Link
+from howsure.numerics.logistic import Logistic
 from howsure.posteriors import laplace
 from howsure.web.app import create_app
 from howsure.web.settings import Settings
@@ -89,12 +92,20 @@ def make_gallery(folder: Path, *, count: int = 60) -> Path:
         embedding = embedder.encode(digits)
         notes = [{"path": str(folder / "photos" / name)} for name in names]
         index.add(names, embedding, labels=digits.labels, metadata=notes)
+        black = index.search(embedder.encode(np.zeros((1, 8, 8), np.uint8)), 10).distances[0, -1]
         nearest = index.search(embedding, 1).distances[:, 0]
-    # Half of the items are near enough to be a match when they are asked about.
-    made = policy()
-    near = Matcher(scale=40.0, offset=40.0 * float(np.median(nearest)) + made.match_at, base_rate=0.1)
-    limits = replace(made.limits, uncertainty=float(np.median(embedding.uncertainty)))
-    reference = Reference(tuple(embedding.uncertainty.tolist()), ())
-    made = replace(made, matcher=near, limits=limits, reference=reference, model=embedder.fingerprint)
+    # Half of the items are near enough to be a match when they are asked about; a black square is just too remote.
+    made, score = policy(), 40.0 * float(np.median(nearest)) + 1.0
+    by_distance = Logistic(tuple(40.0 * (name == "distance") for name in FEATURES), score)
+    made = replace(
+        made,
+        matcher=Matcher(scale=40.0, offset=score, base_rate=0.1),
+        chances=replace(made.chances, right=Link(by_distance)),
+        unknown=UnknownRule(float(black) - 1e-6, None, 3, 320),
+        limits=replace(made.limits, uncertainty=float(np.median(embedding.uncertainty)), references=1),
+        reference=Reference(tuple(embedding.uncertainty.tolist()), ()),
+        certificate=replace(made.certificate, gallery=count, identities=len(digits.classes)),
+        model=embedder.fingerprint,
+    )
     made.save(folder / "model")
     return folder / "gallery"

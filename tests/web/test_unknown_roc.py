@@ -1,5 +1,7 @@
 """Unknown detection where the answer is known."""
 
+from dataclasses import replace
+
 import pytest
 
 from decide.policies import policy
@@ -17,8 +19,8 @@ def go_on() -> None:
 def test_unknown_items_far_from_all_others_are_all_noticed(clusters):
     embedding, labels = clusters
     labels = [str(row // 10) for row in range(100)]
-    made = policy()
-    assert made.chances.right == Link(Logistic((1.0, *[0.0] * (FEATURES - 1)), 0.0))  # the distance alone decides
+    nearer = Logistic(tuple(float(name == "distance") for name in FEATURES), 0.0)
+    made = replace(policy(), chances=replace(policy().chances, right=Link(nearer)))
     roc = unknown_roc(embedding, codes_of(labels)[0], made, go_on=go_on)
     assert roc.auroc == 1
     assert (roc.false_positive[0], roc.true_positive[0]) == (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from howsure.errors import CalibrationError, InputError
 
 if TYPE_CHECKING:
     from howsure.decide import Policy
+    from howsure.decide.seen import Items, Seen
     from howsure.embedder import Encoded
 
 
@@ -22,13 +24,22 @@ def calibrate(
         str, typer.Argument(metavar="GALLERY|MODEL", help="A gallery or a model directory; the policy is kept there.")
     ],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled pictures that the model was not trained on.")],
-    max_error: Annotated[float, typer.Option(help="The error rate among answers that you tolerate.")] = 0.01,
+    max_error: Annotated[float, typer.Option(help="Of the matches answered, the share that may be wrong.")] = 0.01,
     confidence: Annotated[float, typer.Option(help="How sure the promise must be.")] = 0.95,
+    max_false_unknown: Annotated[
+        float, typer.Option(help="Of queries that are in the gallery, the share that may be called unknown.")
+    ] = 0.01,
+    max_false_match: Annotated[
+        float | None, typer.Option(help="Of queries that are not in the gallery, the share that may get a match.")
+    ] = None,
     gallery: Annotated[
         str | None, typer.Option(help="With MODEL: the gallery to answer from; else half of DATA is one.")
     ] = None,
     unknown: Annotated[str | None, typer.Option(help="Pictures of things that no gallery will hold.")] = None,
     unknown_rate: Annotated[float, typer.Option(help="Without --unknown: share of queries with no match.")] = 0.2,
+    allow_seen: Annotated[
+        bool, typer.Option("--allow-seen", help="Also by pictures of the gallery or of training; the promise is void.")
+    ] = False,
     seed: Seed = 0,
     strict: Strict = False,
     as_json: Json = False,
@@ -38,12 +49,14 @@ def calibrate(
     If no policy can promise that, says so, exits with 1 and leaves everything as it was.
     """
     from howsure.decide import calibrate as fit
-    from howsure.embeddings import cat
+    from howsure.decide.seen import unseen
     from howsure.gallery import Gallery
 
     tolerated: dict[str, Any] = {
         "max_error": max_error,
         "confidence": confidence,
+        "max_false_unknown": max_false_unknown,
+        "max_false_match": max_false_match,
         "unknown_rate": unknown_rate,
         "seed": seed,
     }
@@ -55,57 +68,104 @@ def calibrate(
         embedder = opened.embedder.to(device()) if opened else load_model(Path(where))
         held = encode(embedder, data, strict=strict, labelled=True)
         others = encode(embedder, unknown, strict=strict) if unknown is not None else None
-        more, names = (others.embedding, list(others.images.ids)) if others else (None, [])
         try:
             if opened:
-                ids = [*held.images.ids, *names]
-                policy = opened.calibrate(held.embedding, held.images.labels, unknown=more, ids=ids, **tolerated)
+                policy = opened.calibrate(held, unknown=others, allow_seen=allow_seen, **tolerated)
             else:
                 query, references = _halves(held, seed=seed)
+                query = query if others is None else query.and_unknown(_items(others))
+                query, seen = unseen(query, references, embedder.seen, allow=allow_seen)
                 policy = fit(
-                    query.embedding if more is None else cat([query.embedding, more]),
-                    [*query.images.labels, *[None] * len(names)],
+                    query.embedding,
+                    query.labels,
                     references.embedding,
-                    list(map(str, references.images.labels)),
+                    references.identities,
                     model=embedder.fingerprint,
-                    ids=[*query.images.ids, *names],
+                    ids=query.ids,
                     **tolerated,
                 )
+                policy = replace(policy, certificate=replace(policy.certificate, seen=seen))
         except CalibrationError as error:
             say(f"howsure: {error}")
             raise typer.Exit(1) from error
     if model is not None:
         policy.save(model)
+    if policy.certificate.seen:
+        _report(policy.certificate.seen)
     if as_json:
-        print_json({"threshold": policy.threshold, **vars(policy.certificate), "honesty": policy.honesty})
+        print_json(_json(policy))
     else:
         _print(where, policy)
+
+
+def _json(policy: Policy) -> dict[str, Any]:
+    made = policy.certificate
+    rates = {name: getattr(made, name) for name in ("max_error", "confidence", "error_bound", "coverage")}
+    return {"threshold": policy.threshold, **rates, **vars(made), "choice": policy.choice, "honesty": policy.honesty}
 
 
 def _is_gallery(where: str) -> bool:
     return "://" in where or (Path(where).is_dir() and not (Path(where) / "card.json").exists())
 
 
-def _halves(held: Encoded, *, seed: int) -> tuple[Encoded, Encoded]:
+def _halves(held: Encoded, *, seed: int) -> tuple[Items, Items]:
     """Queries and gallery, where no gallery is given."""
     from howsure import data as pictures
-    from howsure.embedder import Encoded
 
-    row_of = {name: row for row, name in enumerate(held.images.ids)}
+    items = _items(held)
+    row_of = {name: row for row, name in enumerate(items.ids)}
     parts = pictures.split(held.images, {"queries": 0.6, "references": 0.4}, seed=seed)
-    query, gallery = (Encoded(held.embedding[[row_of[name] for name in part.ids]], part, ()) for part in parts)
+    query, gallery = (items[[row_of[name] for name in part.ids]] for part in parts)
     return query, gallery
 
 
-def _print(where: str, policy: Policy) -> None:
-    from scipy.special import expit
+def _items(found: Encoded) -> Items:
+    from howsure.decide.seen import Items
 
+    return Items.from_pictures(found.embedding, found.images, found.content)
+
+
+def _report(seen: Seen) -> None:
+    """What was found of the held-out pictures, where anything was."""
+    if seen.left_out:
+        say(f"left out {seen.left_out} of the held-out pictures, for a promise is about pictures that were never shown")
+    for what, named in (
+        ("in the gallery", seen.in_gallery),
+        ("trained on", seen.trained_on),
+        ("copies of others among them", seen.repeated),
+        ("near-duplicates of gallery items", seen.near),
+    ):
+        if named.count:
+            say(f"held-out pictures, {what}: {named.count} ({named})")
+    if not seen.training_known:
+        say("the model does not say all that it was trained on: make sure that none of these pictures was")
+
+
+def _print(where: str, policy: Policy) -> None:
     made = policy.certificate
+    error, far, let_in = made.error, made.false_unknown, made.false_match
     print(f"{where}: answers {made.coverage:.1%} of queries ({made.n} tested, {made.unknown_rate:.0%} without a match)")
-    print(f"  match   from P(right) = {policy.threshold:.4f}   {made.match_coverage:.1%} of queries")
-    if policy.unknown_at is not None:
-        print(f"  unknown from P(none) = {expit(policy.unknown_at):.4f}   {made.unknown_coverage:.1%} of queries")
-    print(f"  error among answers at most {made.error_bound:.4f}, with confidence {made.confidence:g}")
-    print(f"  on held-out data {made.data}, in a gallery of {made.identities} identities; on new identities:")
+    print(f"  match from P(right) = {policy.threshold:.3f}: {made.match_coverage:.1%} of queries")
+    print(
+        f"    at most {error.bound:.2%} of matches are wrong, with confidence {error.confidence:g} "
+        f"({error.events} of {error.n}; tolerated {error.at_most:.2%})"
+    )
+    if let_in:
+        print(
+            f"    at most {let_in.bound:.2%} of unknown queries get a match, with confidence {let_in.confidence:g} "
+            f"({let_in.events} of {let_in.n}; tolerated {let_in.at_most:.2%})"
+        )
+    elif made.false_match_rate is not None:
+        print(f"    {made.false_match_rate:.1%} of unknown queries got a match (no promise: --max-false-match)")
+    if made.false_non_match_rate is not None:
+        print(f"    {made.false_non_match_rate:.1%} of known queries got no right match")
+    if far:
+        print(f"  unknown: {made.unknown_coverage:.1%} of queries")
+        print(f"    at most {far.bound:.2%} of known queries are called unknown, on average ({far.events} of {far.n})")
+    else:
+        print("  unknown is never answered: too few known queries for --max-false-unknown")
+    print(f"  pictures were counted, of {made.asked_identities} identities; a gallery of {made.identities}")
+    print(f"  score: {policy.choice.words}, of {len(policy.choice.aurc)} tried on pictures that did not test")
+    print("  on new identities:")
     for report in policy.honesty.values():
         print(f"    P({report.event}), {report.link}: ECE {report.ece:.4f}, Brier {report.brier:.4f}")

@@ -103,7 +103,11 @@ def _send(part: Encoded) -> None:
 
     skipped = [(one.id, one.path, one.reason) for one in part.skipped]
     rest = json.dumps([part.embedding.family, list(part.images.ids), skipped]).encode()
-    arrays: dict[str, Any] = {**part.embedding.to("cpu").arrays(), "rest": np.frombuffer(rest, np.uint8)}
+    arrays: dict[str, Any] = {
+        **part.embedding.to("cpu").arrays(),
+        "content": part.content,
+        "rest": np.frombuffer(rest, np.uint8),
+    }
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     content = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
@@ -126,5 +130,7 @@ def _receive(source: int, images: ImageSet) -> Encoded:
     dist.recv(content, src=source)
     with np.load(io.BytesIO(content.numpy().tobytes())) as arrays:
         family, ids, skipped = json.loads(arrays["rest"].tobytes())
-        embedding = restore(family, {name: array for name, array in arrays.items() if name != "rest"})
-    return Encoded(embedding, images.subset(_positions(images, ids)), tuple(Skipped(*one) for one in skipped))
+        content = arrays["content"]
+        embedding = restore(family, {name: array for name, array in arrays.items() if name not in ("content", "rest")})
+    part = images.subset(_positions(images, ids))
+    return Encoded(embedding, part, tuple(Skipped(*one) for one in skipped), content)

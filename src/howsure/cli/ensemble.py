@@ -28,10 +28,8 @@ def ensemble(
     from howsure.posteriors import ensemble as posterior
 
     members = [load_model(model) for model in models]
-    spec = members[0].spec
-    decoded = pictures.pixels(pictures.load(align), spec, strict=strict)
-    batches = (spec.normalise(part) for part in decoded.pixels.split(256))
-    joined = posterior.fit(members, batches)
+    decoded = pictures.pixels(pictures.load(align), members[0].spec, strict=strict)
+    joined = posterior.fit(members, decoded.images)
     joined.save(out)
     report_skipped(decoded.skipped)
     found = joined.card["alignment"]

@@ -27,7 +27,7 @@ def evaluate(
         typer.Option(
             metavar="KIND:SEVERITY",
             help="Also measure the same pictures made worse: noise, blur, occlusion, contrast, "
-            "resolution, jpeg or digit-occlusion, from 1 to 5, such as blur:3.",
+            "resolution, jpeg, darkness, overexposure or digit-occlusion, from 1 to 5, such as blur:3.",
         ),
     ] = None,
     map_: Annotated[
@@ -62,7 +62,8 @@ def evaluate(
     if worse:
         encoded[str(worse)] = encode(embedder, corrupted_set(known.images, worse, seed=seed), strict=strict)
     policy = Policy.load(model, model=embedder.fingerprint)
-    matcher = policy.matcher if policy else embedder.matcher
+    # A policy that compares means has a matcher of their distances.
+    matcher = policy.matcher if policy and policy.choice.by == "distance" else embedder.matcher
     unlike = others.embedding if others else None
     rows, reliability = {}, {}
     for name, one in encoded.items():

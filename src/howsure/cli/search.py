@@ -21,11 +21,15 @@ def search(
     images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Pictures, or folders and sets of them.")],
     k: Annotated[int, typer.Option("-k", help="How many matches to show.", min=1)] = 5,
     model: Annotated[Path | None, typer.Option("-m", "--model", help="The model, if it has moved.")] = None,
+    sets: Annotated[
+        float | None, typer.Option(help="Also show the identities that contain the right one with this probability.")
+    ] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Search a gallery: the answer, how probable it is, and the matches it rests on."""
     from howsure import data as pictures
+    from howsure.decide.prediction_sets import checked_probability
     from howsure.embeddings import cat
     from howsure.gallery import Gallery
 
@@ -34,7 +38,8 @@ def search(
             say(opened.index.recovered)
         opened.embedder.to(device())
         encoded = [opened.embedder.encode_set(pictures.load(source), strict=strict) for source in images]
-        findings = opened.ask(cat([one.embedding for one in encoded]), k)
+        asked = cat([one.embedding for one in encoded])
+        findings = opened.ask(asked, k, sets=False if sets is None else checked_probability(sets))
         status = opened.status()
     for one in encoded:
         report_skipped(one.skipped)
@@ -55,7 +60,7 @@ def search(
 def _warn(status: GalleryStatus, queries: int) -> None:
     """Warn of what the promise does not cover."""
     if status.stale:
-        say(f"howsure: the gallery has changed since calibration ({'; '.join(status.stale)}); calibrate again")
+        say(f"howsure: the promise was made for another gallery: {', '.join(status.stale)}; calibrate again")
     if status.drift and status.drift.drifted:
         say(
             f"howsure: these {queries} pictures are not like those the model was calibrated on; "
@@ -69,11 +74,13 @@ def _json(query: str, finding: Finding) -> dict[str, Any]:
         "answer": finding.answer.kind,
         "reason": finding.answer.reason,
         "probability": finding.answer.probability,
+        "needed": finding.answer.needed,
         "none": finding.answer.none,
         "uncertainty": finding.uncertainty,
         "novelty": finding.novelty,
         "matches": [vars(match) for match in finding.matches],
         "exact": finding.exact,
+        "set": finding.set,
     }
 
 
@@ -85,11 +92,16 @@ def _print(result: dict[str, Any]) -> None:
     line = f"{words}: {best['label'] or best['id']}" if best and words == "match" else words
     if result["probability"] is not None:
         line += f"   P(best match is right) = {result['probability']:.3f}"
+        if words != "match" and result["probability"] < result["needed"]:
+            line += f", a match needs {result['needed']:.3f}"
     if result["none"] is not None:
         line += f"   P(none of the gallery) = {result['none']:.3f}"
     if result["reason"]:
         line += f"   ({REASONS[result['reason']]})"
     print(f"{result['query']}\n  {line}")
+    if chosen := result["set"]:
+        named = [*chosen.identities, *(["unknown"] if chosen.unknown else [])]
+        print(f"  {chosen.probability:.0%} sure that it is among these {len(named)}: {', '.join(named)}")
     for match in result["matches"]:
         probability = "      " if match["probability"] is None else f"{match['probability']:.4f}"
         print(f"    {probability}  {match['distance']:.4f}  {match['label'] or '':<16} {match['id']}")

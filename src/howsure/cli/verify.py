@@ -32,7 +32,8 @@ def verify(
     if matcher is None:
         raise ModelError(f"{model} cannot tell probabilities yet", fix="run howsure calibrate")
     pair = embedder.encode([a, b])
-    probability = float(match_probability(matcher.at(0.5), pair[0], pair[1], paired=True))
+    seen = policy.ranked(pair) if policy else pair
+    probability = float(match_probability(matcher.at(0.5), seen[0], seen[1], paired=True))
     answer = verify_pair(probability, policy)
     if as_json:
         result = {"probability": probability, "answer": answer.kind, "reason": answer.reason}

@@ -10,7 +10,7 @@ from howsure.data.corruptions import CORRUPTIONS, corrupt
 from howsure.data.decoding import decode
 from howsure.data.images import ArrayImages, FileImages, ImageSet, Skipped
 from howsure.data.input_spec import InputSpec
-from howsure.data.loading import load
+from howsure.data.loading import load, loaded
 from howsure.data.splitting import hold_out_classes, split, validation_split
 from howsure.data.streaming import none_readable, pixels, stream
 
@@ -28,6 +28,7 @@ __all__ = [
     "decode",
     "hold_out_classes",
     "load",
+    "loaded",
     "none_readable",
     "pixels",
     "split",

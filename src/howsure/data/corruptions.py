@@ -28,6 +28,8 @@ OCCLUSION = (0.10, 0.18, 0.26, 0.34, 0.42)  # area of the hidden rectangle, as a
 CONTRAST = (0.6, 0.42, 0.29, 0.2, 0.12)  # what is left of every pixel's distance from the mean
 RESOLUTION = (0.5, 0.38, 0.27, 0.19, 0.13)  # sides of the small copy, as a share of the picture's
 JPEG = (25, 15, 9, 5, 2)  # quality, out of 100
+DARKNESS = (0.5, 0.37, 0.27, 0.19, 0.12)  # what is left of every value
+OVEREXPOSURE = (1.6, 2.1, 2.8, 3.8, 5.0)  # what every value is multiplied by
 DIGIT_SIDES = (10, 16, 20, 24, 28)  # the largest square, in pixels of a digit's 28
 
 
@@ -86,6 +88,19 @@ def _jpeg(image: Image.Image, level: int, _rng: np.random.Generator) -> Image.Im
     return decode(file.getvalue())
 
 
+def _darkness(image: Image.Image, level: int, _rng: np.random.Generator) -> Image.Image:
+    return _multiplied(image, DARKNESS[level])
+
+
+def _overexposure(image: Image.Image, level: int, _rng: np.random.Generator) -> Image.Image:
+    return _multiplied(image, OVEREXPOSURE[level])
+
+
+def _multiplied(image: Image.Image, factor: float) -> Image.Image:
+    table = [min(255, round(factor * value)) for value in range(256)]
+    return image.point(table * len(image.getbands()))
+
+
 def _digit_occlusion(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
     """A black square over every digit of an N-digit picture, each of a random side."""
     pixels = np.asarray(image.convert("L"))[None]
@@ -100,7 +115,12 @@ CORRUPTIONS: dict[str, Callable[[Image.Image, int, np.random.Generator], Image.I
     "resolution": _resolution,
     "jpeg": _jpeg,
 }
-KINDS = {**CORRUPTIONS, "digit-occlusion": _digit_occlusion}  # and one for N-digit pictures alone
+KINDS = {  # and two of the light, which no table of corruptions has, and one for N-digit pictures alone
+    **CORRUPTIONS,
+    "darkness": _darkness,
+    "overexposure": _overexposure,
+    "digit-occlusion": _digit_occlusion,
+}
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,9 @@ class InputSpec:
         image = image if image.mode == mode else image.convert(mode)
         if image.size != (self.width, self.height):
             scale = min(image.width / self.width, image.height / self.height)
-            left, top = (image.width - self.width * scale) / 2, (image.height - self.height * scale) / 2
+            # Rounding can make the part larger than the picture by its last bit.
+            left = max(0.0, (image.width - self.width * scale) / 2)
+            top = max(0.0, (image.height - self.height * scale) / 2)
             box = (left, top, image.width - left, image.height - top)
             image = image.resize((self.width, self.height), Image.Resampling.BILINEAR, box=box)
         array = np.array(image)

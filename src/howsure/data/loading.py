@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from howsure.data.folders import load_folder
 from howsure.data.images import FileImages, ImageSet
@@ -40,6 +41,11 @@ def load(source: str | Path, *, root: Path | None = None) -> ImageSet:
     if at and (images := _load_plain(plain, root=root)) is not None:
         return _filtered(images, labels).renamed(f"{images.name}@{labels}")
     raise _unknown(text)
+
+
+def loaded(items: Any) -> Any:
+    """The pictures that a path or a name stands for; anything else as it is."""
+    return load(items) if isinstance(items, (str, Path)) else items
 
 
 def _load_plain(text: str, *, root: Path | None) -> ImageSet | None:

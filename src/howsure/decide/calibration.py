@@ -1,24 +1,32 @@
-"""The policy that answers most at a tolerated error rate."""
+"""The policy that answers most at the error rates that an operator tolerates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from howsure.decide.calibration_report import answer_reports, pair_report
-from howsure.decide.certify import expected_share, least_count, widest_threshold
+from howsure.decide.certificate import Certificate, Promise, Wanted
+from howsure.decide.certify import Certified, FalseMatches, upper_bound, widest_threshold
 from howsure.decide.drift import Reference
-from howsure.decide.evidence import Evidence, weigh
-from howsure.decide.held_out import FIT_SHARE, HeldOut, check, data_hash
-from howsure.decide.policy import Certificate, Limits, Policy
-from howsure.decide.probability import fit_answer_probabilities
+from howsure.decide.evidence import Evidence
+from howsure.decide.held_out import HeldOut, check, data_hash
+from howsure.decide.learning import Learned, Ways, learn
+from howsure.decide.policy import Choice, Limits, Policy
+from howsure.decide.prediction_sets import SetRule, set_rule
+from howsure.decide.probability import AnswerProbabilities, fit_absent, meaning_of
+from howsure.decide.searched import ranked
+from howsure.decide.shortfall import no_promise
+from howsure.decide.unknown import UnknownRule, unknown_rule
 from howsure.embeddings import Embedding
-from howsure.errors import CalibrationError
+from howsure.numerics.link import Link
 
 REFERENCE = 1_000  # queries kept to notice drift
+FAR = 0.01
 
 
 def calibrate(
@@ -29,90 +37,159 @@ def calibrate(
     *,
     max_error: float = 0.01,
     confidence: float = 0.95,
+    max_false_unknown: float = 0.01,
+    max_false_match: float | None = None,
     unknown_rate: float = 0.2,
     seed: int = 0,
     model: str = "",
     ids: Sequence[str] | None = None,
 ) -> Policy:
-    """The policy that answers most while errors among answers stay at or below `max_error` with this confidence.
+    """The policy that answers most while three error rates stay at or below what is tolerated.
+
+    `max_error`: of the answers `match`, with this confidence. `max_false_unknown`: of the queries whose identity is in
+    the gallery, that are called `unknown`; on average over held-out queries. `max_false_match`, if given: of the
+    queries whose identity is not there, that get a `match`, with the same confidence.
 
     Queries are held-out pictures, `labels` their identities; None, or an identity that the gallery lacks, is an
     unknown. Where there are no unknowns, a share `unknown_rate` of the queries is searched with its own identity
-    hidden, so that the policy has met some. An error is a `match` with the wrong identity, or an `unknown` whose
-    identity was there; embeddings that keep no novelty are never answered `unknown`. `ids` name the queries in the
-    certificate's hash; without them their positions do.
+    hidden, so that the policy has met some. `ids` name the queries in the certificate's hash; without them their
+    positions do.
     """
-    shares = {"max_error": max_error, "confidence": confidence}
-    check(query, labels, gallery, identities, shares=shares, unknown_rate=unknown_rate)
+    wanted = Wanted(max_error, confidence, max_false_unknown, max_false_match)
+    check(query, labels, gallery, identities, unknown_rate=unknown_rate)
     rng = np.random.default_rng(seed)
     names = np.array([*identities], dtype=object)
     held = HeldOut.split(query, labels, identities, unknown_rate=unknown_rate, rng=rng)
-    fit, test, known = held.fit, held.test, held.known
-
-    matcher = held.fit_matcher(gallery, names, rng=rng)
-    near = held.nearest(gallery, names)
-    found = names[near.positions]
-    novelty = None if query.novelty is None else query.novelty.double().numpy()
-    uncertainty, gallery_uncertainty = (side.uncertainty.double().numpy() for side in (query, gallery))
-    match_uncertainty = gallery_uncertainty[near.positions[:, 0]]
-    evidence = weigh(matcher, near.distances, found, uncertainty, novelty, match_uncertainty=match_uncertainty)
-    right = known & (found[:, 0] == held.wanted)
-    chances = fit_answer_probabilities(evidence[fit], right[fit], known[fit], held.folds[fit])
-    scores = chances.scores(evidence)
-
-    # One threshold serves both answers: at equal odds both err alike. Whether `unknown` is worth answering is decided
-    # before anything is tested. Without novelty an unknown looks like a poor picture of somebody known.
-    share = partial(expected_share, fit=fit, test=test, max_error=max_error, confidence=confidence)
-    either = -np.maximum(scores.right, scores.none), np.where(scores.right >= scores.none, ~right, known)
-    alone = -scores.right, ~right
-    both = novelty is not None and not known.all() and share(*either) > share(*alone)
-    score, error = either if both else alone
-    rule = widest_threshold(score, error, fit=fit, test=test, max_error=max_error, confidence=confidence)
-    if rule is None:
-        raise _no_promise(len(test), ~right[test], scores.right[test], max_error=max_error, confidence=confidence)
-    accepted = score <= rule.threshold
-    unknown = accepted & (scores.none > scores.right) & both
-
-    certificate = Certificate(
-        max_error=max_error,
-        confidence=confidence,
-        error_bound=rule.error_bound,
-        coverage=rule.accepted / len(test),
-        match_coverage=float((accepted & ~unknown)[test].mean()),
-        unknown_coverage=float(unknown[test].mean()),
-        n=len(test),
-        unknown_rate=float(1 - known.mean()),
-        gallery=len(gallery),
-        identities=len({*identities}),
-        data=data_hash([*map(str, range(len(labels)))] if ids is None else ids, labels),
-        made=datetime.now(UTC).date().isoformat(),
-    )
-    answered = fit[(right & accepted & ~unknown)[fit]]
-    reports = {"same": pair_report(held, gallery, names, matcher=matcher, rng=rng)}
-    reports |= answer_reports(held, evidence, right, chances=chances)
+    learned = learn(Ways.of(held, gallery, names, unknown_rate=unknown_rate, rng=rng), held, rng=rng)
+    rule = prove(learned, held, wanted)
+    by, scores, right, evidence = learned.candidate.by, learned.scores, learned.right, learned.held.evidence
+    compared, items = replace(held, query=ranked(query, by)), ranked(gallery, by)
+    matcher = compared.fit_matcher(items, names, rng=rng)
+    (slope,), shift = rule.meaning.logistic.coefficients, rule.meaning.logistic.offset
+    link = Link(learned.score.rescaled(slope, shift), rule.meaning.steps)
+    chances = AnswerProbabilities(link, fit_absent(evidence, right, held.known))
+    match, has_novelty = rule.match(learned), query.novelty is not None
+    reports = {"same": pair_report(compared, items, names, matcher=matcher, rng=rng)}
+    reports |= answer_reports(held, evidence, right, scores=scores, chances=chances)
     return Policy(
         matcher=matcher,
         chances=chances,
-        match_at=-rule.threshold,
-        unknown_at=-rule.threshold if both else None,
-        limits=_limits(evidence[answered], gallery_uncertainty, has_novelty=novelty is not None),
-        reference=_reference(evidence, has_novelty=novelty is not None, rng=rng),
-        certificate=certificate,
+        choice=Choice(learned.candidate.words, by, learned.unit, learned.foreseen),
+        match_at=slope * -rule.proved.threshold + shift,
+        match_within=rule.reach,
+        unknown=rule.unknown,
+        sets=_set_rule(learned, held, link.score(evidence.features())),
+        limits=Limits(
+            gap=None if has_novelty else _high(evidence.gap[right & match]),
+            margin=_low(evidence.margin[right & match]),
+            uncertainty=_high(evidence.uncertainty[right & match]),
+            gallery_uncertainty=_high(gallery.uncertainty.double().numpy()),
+            references=int(_low(held.references(names)[held.known])),
+        ),
+        reference=_reference(evidence, has_novelty=has_novelty, rng=rng),
+        certificate=Certificate(
+            **_promises(held, learned, rule, wanted=wanted),
+            unknown_rate=float(1 - held.known.mean()),
+            gallery=len(gallery),
+            identities=len({*identities}),
+            data=data_hash([*map(str, range(len(labels)))] if ids is None else ids, labels),
+            made=datetime.now(UTC).date().isoformat(),
+        ),
         honesty={name: report for name, report in reports.items() if report},
         model=model,
     )
 
 
-def _limits(answered: Evidence, gallery_uncertainty: np.ndarray, *, has_novelty: bool) -> Limits:
-    def high(values: np.ndarray) -> float | None:
-        return float(np.quantile(values, 0.95)) if len(values) and np.ptp(values) > 0 else None
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """When to answer, by the score that was learned."""
 
-    return Limits(
-        gap=None if has_novelty else high(answered.gap),
-        margin=float(np.quantile(answered.margin, 0.05)) if len(answered.margin) else 0.0,
-        uncertainty=high(answered.uncertainty),
-        gallery_uncertainty=high(gallery_uncertainty),
-    )
+    proved: Certified
+    reach: float  # a query is less remote, to get a match
+    unknown: UnknownRule | None
+    meaning: Link  # from the score to P(right)
+
+    def match(self, learned: Learned) -> np.ndarray:
+        """Which of the held-out queries get one, (Q,)."""
+        near: np.ndarray = learned.held.evidence.remoteness < self.reach
+        return near & (learned.scores >= -self.proved.threshold)
+
+
+def prove(learned: Learned, held: HeldOut, wanted: Wanted) -> Rule:
+    """The rule that answers most, from the queries that test; an error where nothing can be proved."""
+    evidence, test = learned.held.evidence, learned.test
+    has_novelty = held.query.novelty is not None
+    unknown = unknown_rule(evidence[held.known], at_most=wanted.max_false_unknown, has_novelty=has_novelty)
+    reach = _reach(evidence.remoteness[test])
+    near = test[evidence.remoteness[test] < reach]
+    limit = wanted.max_false_match
+    tolerated: dict[str, Any] = {
+        "max_error": wanted.max_error,
+        "confidence": wanted.confidence,
+        "false_matches": None if limit is None else FalseMatches(~held.known[near], limit),
+    }
+    asked = -learned.scores[near], ~learned.right[near], learned.grid
+    meaning = meaning_of(learned.scores, learned.right, held.folds)
+    proved = widest_threshold(*asked, **tolerated, cap=_likelier_right(meaning, learned.scores))
+    if proved is None:
+        raise no_promise(*asked, **tolerated)
+    return Rule(proved, reach, unknown, meaning)
+
+
+def _promises(held: HeldOut, learned: Learned, rule: Rule, *, wanted: Wanted) -> dict[str, Any]:
+    """Each promise, and what was seen beside it, on the queries that tested."""
+    test, far, proved = learned.test, rule.unknown, rule.proved
+    known, right, match = held.known[test], learned.right[test], rule.match(learned)[test]
+    unknown = np.zeros(len(test), bool) if far is None else ~match & far.holds(learned.held.evidence[test])
+    let_in, strangers = int(match[~known].sum()), int((~known).sum())
+    false_unknown = false_match = None
+    if far is not None:
+        events, n = int(far.holds(learned.held.evidence[held.known]).sum()), int(held.known.sum())
+        false_unknown = Promise(wanted.max_false_unknown, far.on_average, None, events, n)
+    if wanted.max_false_match is not None:
+        bound = upper_bound(let_in, strangers, risk=(1 - wanted.confidence) / 2)
+        false_match = Promise(wanted.max_false_match, bound, wanted.confidence, let_in, strangers)
+    return {
+        "error": Promise(wanted.max_error, proved.error_bound, wanted.confidence, proved.errors, proved.accepted),
+        "false_unknown": false_unknown,
+        "false_match": false_match,
+        "match_coverage": float(match.mean()),
+        "unknown_coverage": float(unknown.mean()),
+        "false_match_rate": let_in / strangers if strangers else None,
+        "false_non_match_rate": float((~(match & right))[known].mean()) if known.any() else None,
+        "n": len(test),
+        "asked_identities": len({*held.wanted[test][known].tolist()}),
+    }
+
+
+def _set_rule(learned: Learned, held: HeldOut, score: np.ndarray) -> SetRule:
+    test, found = learned.test, learned.held[learned.test]
+    return set_rule(found.distances, found.identities, score[test], held.wanted[test], held.known[test])
+
+
+def _likelier_right(meaning: Link, scores: np.ndarray) -> float:
+    """The threshold up to which a match is at least as likely right as wrong, whatever errors are tolerated."""
+    likely = meaning.log_odds(meaning.score(scores[:, None])) >= 0
+    return float(-scores[likely].min()) if likely.any() else -np.inf
+
+
+def _reach(remoteness: np.ndarray) -> float:
+    """All but the farthest share `FAR` of the queries are nearer.
+
+    Below an order statistic of their own, queries are an independent sample of all queries below it. So the proof
+    holds for those that are near; the others, which may be anything, get no match.
+    """
+    return float(np.sort(remoteness)[-max(1, round(FAR * len(remoteness)))])
+
+
+def _high(values: np.ndarray) -> float | None:
+    """95 % lie below; None where all are the same."""
+    return float(np.quantile(values, 0.95)) if len(values) and np.ptp(values) > 0 else None
+
+
+def _low(values: np.ndarray) -> float:
+    """95 % lie above."""
+    return float(np.quantile(values, 0.05)) if len(values) else 0.0
 
 
 def _reference(evidence: Evidence, *, has_novelty: bool, rng: np.random.Generator) -> Reference:
@@ -121,17 +198,4 @@ def _reference(evidence: Evidence, *, has_novelty: bool, rng: np.random.Generato
     return Reference(
         uncertainty=tuple(evidence.uncertainty[rows].tolist()),
         novelty=tuple(evidence.novelty[rows].tolist()) if has_novelty else (),
-    )
-
-
-def _no_promise(
-    n: int, error: np.ndarray, log_odds: np.ndarray, *, max_error: float, confidence: float
-) -> CalibrationError:
-    surest = np.argsort(-log_odds)[: max(1, n // 2)]
-    least = 2 * least_count(max_error, confidence)
-    return CalibrationError(
-        "no policy can promise this",
-        expected=f"an error rate of at most {max_error:g} with confidence {confidence:g}",
-        got=f"{int(error[surest].sum())} errors among the surest {len(surest)} of {n} test queries",
-        fix=f"allow a larger error, or hold out more pictures (about {round(2 * least / (1 - FIT_SHARE))} at least)",
     )

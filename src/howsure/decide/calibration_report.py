@@ -10,7 +10,7 @@ import numpy as np
 
 from howsure.decide.evidence import Evidence
 from howsure.decide.held_out import HeldOut
-from howsure.decide.probability import ABSENT_SCALE, PRIOR_SCALE, AnswerProbabilities, both_ways
+from howsure.decide.probability import ABSENT_SCALE, AnswerProbabilities, both_ways
 from howsure.embeddings import Embedding
 from howsure.match import Matcher
 from howsure.metrics import brier, ece, reliability
@@ -64,30 +64,24 @@ class CalibrationReport:
 def pair_report(
     held: HeldOut, gallery: Embedding, names: np.ndarray, *, matcher: Matcher, rng: np.random.Generator
 ) -> CalibrationReport | None:
-    """P(same) of pairs half of which match, as `answer_reports` judges the other probabilities."""
-    fitted, asked = (held.pairs(rows, gallery, names, different=1, rng=rng) for rows in (held.fit, held.test))
-    row, distance, same = (
-        np.concatenate([getattr(part, name) for part in (fitted, asked)]) for name in ("row", "distance", "same")
-    )
-    fit, test = np.split(np.arange(len(row)), [len(fitted.row)])
-    steps = matcher.steps is not None
-    found = crossed(-distance[:, None], same, held.folds[row], fit=fit, test=test, steps=steps)
-    return CalibrationReport.judged(SAME, found, asked.same, isotonic=steps)
+    """P(same) of pairs half of which match, each by a link refitted without its identity."""
+    pairs = held.pairs(gallery, names, different=1, rng=rng)
+    steps, every = matcher.steps is not None, np.arange(len(pairs.row))
+    folds = held.folds[pairs.row]
+    found = crossed(-pairs.distance[:, None], pairs.same, folds, fit=every, test=every, steps=steps)
+    return CalibrationReport.judged(SAME, found, pairs.same, isotonic=steps)
 
 
 def answer_reports(
-    held: HeldOut, evidence: Evidence, right: np.ndarray, *, chances: AnswerProbabilities
+    held: HeldOut, evidence: Evidence, right: np.ndarray, *, scores: np.ndarray, chances: AnswerProbabilities
 ) -> dict[str, CalibrationReport | None]:
-    """Each probability on queries that tested the policy, from links refitted without their identities.
-
-    The links are of the kind that the policy uses.
-    """
-    link = partial(crossed, folds=held.folds, test=held.test)
-    steps = chances.right.steps is not None
-    best = link(evidence.features(), right, fit=held.fit, steps=steps, prior_scale=PRIOR_SCALE)
-    reports = {"right": CalibrationReport.judged(RIGHT, best, right[held.test], isotonic=steps)}
+    """Each probability of every query, by links refitted without its identity, of the kind that the policy uses."""
+    every, steps = np.arange(len(right)), chances.right.steps is not None
+    link = partial(crossed, folds=held.folds, test=every)
+    best = link(scores[:, None], right, fit=every, steps=steps)
+    reports = {"right": CalibrationReport.judged(RIGHT, best, right, isotonic=steps)}
     if chances.absent is not None:
-        wrong = held.fit[~right[held.fit]]
+        wrong = np.flatnonzero(~right)
         absent = link(both_ways(evidence), ~held.known, fit=wrong, steps=False, prior_scale=ABSENT_SCALE)
-        reports["none"] = CalibrationReport.judged(NONE, (1 - best) * absent, ~held.known[held.test], isotonic=steps)
+        reports["none"] = CalibrationReport.judged(NONE, (1 - best) * absent, ~held.known, isotonic=steps)
     return reports

@@ -8,70 +8,104 @@ import numpy as np
 from scipy.special import logsumexp
 
 from howsure.errors import InputError
-from howsure.match import Matcher
 
 DEPTH = 64  # matches that a decision looks at
 NEIGHBOURS = 5  # of them, those whose mean distance is a feature
+NEAREST = 10  # of them, those whose identities are compared, and the last of which says how far a query is
 LEAST_P = 1e-6  # a p-value below is as good as 0
 SMALLEST = 1e-6  # a distance below is as good as 0
-FEATURES = 9
+
+FEATURES = (
+    "distance",
+    "margin",
+    "support",
+    "neighbour distance",
+    "uncertainty",
+    "novelty",
+    "ratio",
+    "lift",
+    "agreement",
+    "neighbour agreement",
+    "member agreement",
+)
 PLAIN = 6  # of them, the first, give P(none); the others gain nothing there, and change with the size of the gallery
+POSTERIOR = ("uncertainty", "novelty", "member agreement")  # those that points do not have
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a decision looks at, one row a query; the first six speak for the best match where they are large."""
+    """What a decision looks at, one row a query."""
 
-    log_odds: np.ndarray  # of the best match, as a pair
-    margin: np.ndarray  # log-odds lead over the best other identity
+    distance: np.ndarray  # to the best match
+    margin: np.ndarray  # how much farther the best other identity is
     ratio: np.ndarray  # log of how many times as far as the best match that other one is
     support: np.ndarray  # log-odds of the best identity against all others, every match counted
     lift: np.ndarray  # how much nearer than the mean match the best one is, in standard deviations of all
     agreement: np.ndarray  # how many of the matches show the best identity
-    neighbour_distance: np.ndarray  # mean over the nearest few
+    neighbour_agreement: np.ndarray  # how many of the nearest ten do
+    member_agreement: np.ndarray  # how many of them by the mean member of an ensemble; 0 where there is one network
+    neighbour_distance: np.ndarray  # mean over the nearest five
+    remoteness: np.ndarray  # distance to the tenth match: how far from everything; not a feature
     uncertainty: np.ndarray  # of the query itself
     novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the embedding keeps none
     gap: np.ndarray  # distance of means to the best match: without the variances of both; not a feature
 
     def features(self) -> np.ndarray:
         """(Q, FEATURES), oriented so that larger means likelier right."""
-        typical = np.log(np.maximum(1 - self.novelty, LEAST_P))
-        near, sure = -self.neighbour_distance, -self.uncertainty
-        plain = [self.log_odds, self.margin, self.support, near, sure, typical]
-        return np.column_stack([*plain, self.ratio, self.lift, self.agreement])
+        return np.column_stack(
+            [
+                -self.distance,
+                self.margin,
+                self.support,
+                -self.neighbour_distance,
+                -self.uncertainty,
+                np.log(np.maximum(1 - self.novelty, LEAST_P)),
+                self.ratio,
+                self.lift,
+                self.agreement,
+                self.neighbour_agreement,
+                self.member_agreement,
+            ]
+        )
 
     def __getitem__(self, rows: np.ndarray) -> Evidence:
         return Evidence(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def weigh(
-    matcher: Matcher,
-    distances: np.ndarray,
-    identities: np.ndarray,
-    uncertainty: np.ndarray,
-    novelty: np.ndarray | None = None,
-    *,
-    match_uncertainty: np.ndarray | float = 0.0,
-) -> Evidence:
+@dataclass(frozen=True, eq=False)
+class Own:
+    """What a query brings besides its matches; arrays are (Q,)."""
+
+    uncertainty: np.ndarray
+    novelty: np.ndarray | None = None
+    spread: np.ndarray | float = 0.0  # variance of query and best match in their distance; 0 between means
+    members: np.ndarray | None = None  # (Q, S, k) identities of the nearest to each member of an ensemble
+
+
+def weigh(distances: np.ndarray, identities: np.ndarray, own: Own, *, unit: float) -> Evidence:
     """Evidence from ranked matches: (Q, k) distances, best first, and the identity of each match.
 
-    `uncertainty` and `novelty` are the queries' own, `match_uncertainty` is that of each best match.
-    The matcher's line is what counts, not its steps: where they are flat, two queries could not be told apart.
+    `unit` is the difference in distance that makes a match e times as likely, roughly: that of the gallery's own items.
     """
     if distances.ndim != 2 or distances.shape != identities.shape or distances.shape[1] == 0:
         raise InputError("matches", expected="(Q, k) with k of 1 or more", got=f"{distances.shape}, {identities.shape}")
-    first, ahead = distances[:, 0], lead(distances, identities)
+    first, ahead, best = distances[:, 0], lead(distances, identities), identities[:, :1]
+    uncertainty, members = np.asarray(own.uncertainty, float), own.members
+    nothing = np.zeros(len(distances))
     return Evidence(
-        log_odds=matcher.offset - matcher.scale * first,
-        margin=matcher.scale * ahead,
+        distance=first,
+        margin=ahead,
         ratio=np.log1p(ahead / np.maximum(first, SMALLEST)),
-        support=_support(-matcher.scale * distances, identities),
+        support=_support(-distances / unit, identities),
         lift=(distances.mean(1) - first) / np.maximum(distances.std(1), SMALLEST),
-        agreement=(identities == identities[:, :1]).sum(1).astype(float),
+        agreement=(identities == best).sum(1).astype(float),
+        neighbour_agreement=(identities[:, :NEAREST] == best).sum(1).astype(float),
+        member_agreement=nothing if members is None else (members == best[:, None]).sum(2).mean(1),
         neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
-        uncertainty=np.asarray(uncertainty, float),
-        novelty=np.zeros(len(distances)) if novelty is None else np.asarray(novelty, float),
-        gap=np.sqrt(np.maximum(first**2 - uncertainty - match_uncertainty, 0)),
+        remoteness=distances[:, min(NEAREST, distances.shape[1]) - 1],
+        uncertainty=uncertainty,
+        novelty=nothing if own.novelty is None else np.asarray(own.novelty, float),
+        gap=np.sqrt(np.maximum(first**2 - own.spread, 0)),
     )
 
 

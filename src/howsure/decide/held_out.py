@@ -1,9 +1,10 @@
-"""Held-out queries: which are known, which are hidden, which fit and which test; their searches and pairs."""
+"""Held-out queries: which are known, which are hidden; their searches and pairs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,6 @@ from howsure.match import Matcher
 from howsure.neighbours import Neighbours, neighbours
 from howsure.numerics.link import folds_of
 
-FIT_SHARE = 1 / 3  # of the queries fit probabilities and fix the thresholds; the rest test them
 LEAST = 30
 COLUMNS, PAIRS = 2_000, 500_000  # gallery items and pairs looked at
 MATCHES, DIFFERENT = 5_000, 5  # matching pairs that are fitted, and how many that differ for each
@@ -43,8 +43,6 @@ class HeldOut:
     hidden: np.ndarray  # bool: searched without their own identity
     known: np.ndarray  # bool: their identity is there to be found
     folds: np.ndarray  # by identity
-    fit: np.ndarray  # rows
-    test: np.ndarray  # rows
 
     @classmethod
     def split(
@@ -60,8 +58,10 @@ class HeldOut:
         wanted = np.array([*labels], dtype=object)
         enrolled = np.isin(wanted, [*{*identities}])
         hidden = enrolled & (rng.random(len(wanted)) < unknown_rate) if enrolled.all() else np.zeros(len(wanted), bool)
-        fit, test = np.split(rng.permutation(len(wanted)), [round(FIT_SHARE * len(wanted))])
-        return cls(query, wanted, hidden, enrolled & ~hidden, folds_of(labels), fit, test)
+        return cls(query, wanted, hidden, enrolled & ~hidden, folds_of(labels))
+
+    def __getitem__(self, rows: np.ndarray) -> HeldOut:
+        return HeldOut(self.query[rows], self.wanted[rows], self.hidden[rows], self.known[rows], self.folds[rows])
 
     def nearest(self, gallery: Embedding, names: np.ndarray) -> Neighbours:
         """The DEPTH nearest items; a hidden query does not see its own identity."""
@@ -72,12 +72,15 @@ class HeldOut:
 
         return neighbours(self.query, gallery, depth=DEPTH, hidden=own)
 
-    def pairs(
-        self, rows: np.ndarray, gallery: Embedding, names: np.ndarray, *, different: int, rng: np.random.Generator
-    ) -> SampledPairs:
-        """Matching pairs of these queries, and `different` times as many others, at random."""
+    def references(self, names: np.ndarray) -> np.ndarray:
+        """(Q,) how many items of the gallery show each query's identity."""
+        counts = Counter(names.tolist())
+        return np.array([counts[name] for name in self.wanted])
+
+    def pairs(self, gallery: Embedding, names: np.ndarray, *, different: int, rng: np.random.Generator) -> SampledPairs:
+        """Matching pairs of some queries, and `different` times as many others, at random."""
         columns = rng.permutation(len(gallery))[:COLUMNS]
-        rows = rows[: max(1, PAIRS // len(columns))]
+        rows = rng.permutation(len(self.wanted))[: max(1, PAIRS // len(columns))]
         same = self.wanted[rows][:, None] == names[columns]
         seen = ~(same & self.hidden[rows][:, None])
         match, other = (rng.permutation(np.flatnonzero(chosen & seen)) for chosen in (same, ~same))
@@ -90,7 +93,7 @@ class HeldOut:
 
     def fit_matcher(self, gallery: Embedding, names: np.ndarray, *, rng: np.random.Generator) -> Matcher:
         """P(same) over pairs of a query and a gallery item it can see, at the rate at which they match there."""
-        pairs = self.pairs(self.fit, gallery, names, different=DIFFERENT, rng=rng)
+        pairs = self.pairs(gallery, names, different=DIFFERENT, rng=rng)
         return Matcher.fit(pairs.distance, pairs.same, folds=self.folds[pairs.row]).at(pairs.base_rate)
 
 
@@ -110,13 +113,9 @@ def check(
     gallery: Embedding,
     identities: Sequence[str],
     *,
-    shares: dict[str, float],
     unknown_rate: float,
 ) -> None:
     """Refuse what cannot be calibrated on."""
-    for name, value in shares.items():
-        if not 0 < value < 1:
-            raise InputError(name, expected="a share between 0 and 1", got=str(value))
     if not 0 <= unknown_rate < 1:
         raise InputError("unknown_rate", expected="a share from 0 to below 1", got=str(unknown_rate))
     for name, items, names in (("query", query, labels), ("gallery", gallery, identities)):
@@ -126,6 +125,9 @@ def check(
         raise InputError("gallery labels", expected="an identity for every item", got="None among them")
     if len(set(identities)) < 2:
         raise CalibrationError("gallery", expected="two identities or more", got=str(len(set(identities))))
+    if not {*labels} & {*identities}:
+        fix = "check that labels are written as in the gallery"
+        raise CalibrationError("queries", expected="some whose identity the gallery holds", got="none", fix=fix)
     if len(query) < LEAST:
         raise CalibrationError(
             "queries", expected=f"{LEAST} held-out pictures or more", got=str(len(query)), fix="hold out more"

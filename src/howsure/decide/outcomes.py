@@ -9,10 +9,11 @@ import numpy as np
 
 from howsure.compare import expected_similarity
 from howsure.decide.ask import Finding
-from howsure.decide.certify import widest_threshold
-from howsure.decide.held_out import FIT_SHARE
+from howsure.decide.certify import grid_of, widest_threshold
 from howsure.embeddings import Embedding, point_estimates
 from howsure.neighbours import neighbours
+
+PLANS = 0.1
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,13 @@ def _similarity(query: Embedding, gallery: Embedding, rows: np.ndarray) -> np.nd
 def certified_threshold(
     uncertainty: np.ndarray, error: np.ndarray, *, max_error: float, confidence: float, seed: int
 ) -> float | None:
-    """The widest threshold on any score that can be proved as howsure's own is; None if none can."""
-    fit, test = np.split(np.random.default_rng(seed).permutation(len(error)), [round(FIT_SHARE * len(error))])
-    proved = widest_threshold(uncertainty, error, fit=fit, test=test, max_error=max_error, confidence=confidence)
+    """The widest threshold on any score that can be proved as howsure's own is; None if none can.
+
+    A tenth of the items fixes which thresholds there are, the others test them.
+    """
+    fit, test = np.split(np.random.default_rng(seed).permutation(len(error)), [round(PLANS * len(error))])
+    grid = grid_of(uncertainty[fit])
+    proved = widest_threshold(uncertainty[test], error[test], grid, max_error=max_error, confidence=confidence)
     return proved.threshold if proved else None
 
 

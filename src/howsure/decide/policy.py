@@ -11,14 +11,22 @@ import numpy as np
 from scipy.special import expit
 
 from howsure.decide.calibration_report import CalibrationReport
+from howsure.decide.certificate import Certificate
 from howsure.decide.drift import Reference
-from howsure.decide.probability import AnswerProbabilities, Odds
+from howsure.decide.evidence import Evidence
+from howsure.decide.prediction_sets import SetRule
+from howsure.decide.probability import AnswerProbabilities
+from howsure.decide.searched import Ranking, ranked
+from howsure.decide.unknown import UnknownRule
+from howsure.embeddings import Embedding
 from howsure.errors import ModelError
-from howsure.files import write_whole
+from howsure.files import sealed, unsealed, write_whole
 from howsure.index import Index
 from howsure.match import Matcher
 
 POLICY_FILE = "policy.json"
+FORMAT = 2
+COVERED = 2.0  # times as many identities, or as few: correcting for more than that did not keep the error small
 
 
 @dataclass(frozen=True)
@@ -29,39 +37,34 @@ class Limits:
     margin: float
     uncertainty: float | None  # None where every query has the same
     gallery_uncertainty: float | None
+    references: int  # pictures of an identity; 95 % of the known queries had as many
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """What was promised, on what evidence."""
+class Choice:
+    """The score that decides, and what was foreseen of it and of the others on items that did not test."""
 
-    max_error: float
-    confidence: float
-    error_bound: float  # upper bound on the error among answers, at that confidence
-    coverage: float  # share of the queries that get an answer: match or unknown
-    match_coverage: float
-    unknown_coverage: float
-    n: int  # held-out queries that tested the policy
-    unknown_rate: float  # share of them without a mate in the gallery
-    gallery: int  # items they were searched in
-    identities: int  # of these items
-    data: str  # hash of the held-out queries, names and labels
-    made: str  # date
-    changes: int | None = None  # state of the gallery that it was made in; None where it is not known
+    words: str
+    by: Ranking  # how matches are ranked
+    unit: float  # of distances in the evidence
+    aurc: dict[str, float]  # area under the risk-coverage curve, of every candidate
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A matcher, the probabilities of what a query is, and two thresholds with a guarantee.
+    """A matcher, the probabilities of what a query is, and when to answer, with a guarantee.
 
-    Thresholds are log-odds: answer `match` where the best match is right with `match_at` or more, `unknown` where
-    nothing in the gallery is it with `unknown_at` or more, where both are so the likelier, else `not_sure`.
+    Answer `match` where the best match is right with log-odds `match_at` or more, and the query is not remote; else
+    `unknown` where the rule for it holds; else `not_sure`.
     """
 
     matcher: Matcher
     chances: AnswerProbabilities
+    choice: Choice
     match_at: float
-    unknown_at: float | None
+    match_within: float  # a query is less remote than this
+    unknown: UnknownRule | None
+    sets: SetRule
     limits: Limits
     reference: Reference
     certificate: Certificate
@@ -73,13 +76,21 @@ class Policy:
         """The probability from which a match is answered."""
         return float(expit(self.chances.right.log_odds(np.array(self.match_at))))
 
-    def claims(self, odds: Odds) -> tuple[np.ndarray, np.ndarray]:
-        """Which queries are answered `match`, and which `unknown`, (Q,) each; none is both."""
-        match = odds.right >= self.match_at
-        if self.unknown_at is None:
+    def claims(self, evidence: Evidence, *, ratio: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Which queries are answered `match`, and which `unknown`, (Q,) each; none is both.
+
+        A `match` goes first: its error was proved whatever the other rule says, and a query that gets one is not called
+        unknown, so that promise only becomes safer.
+        """
+        near = evidence.remoteness < self.match_within
+        match = near & (self.chances.scores(evidence, ratio=ratio).right >= self.match_at)
+        if self.unknown is None:
             return match, np.zeros_like(match)
-        nearer = odds.right >= odds.none
-        return match & nearer, (odds.none >= self.unknown_at) & ~nearer
+        return match, self.unknown.holds(evidence) & ~match
+
+    def ranked(self, embedding: Embedding) -> Embedding:
+        """Items as the policy compares them."""
+        return ranked(embedding, self.choice.by)
 
     def identities_in(self, index: Index) -> int | None:
         """How many identities this gallery holds; None where it is the one that the policy was made in."""
@@ -88,13 +99,17 @@ class Policy:
         return None if same else index.count_identities()
 
     def stale_in(self, index: Index) -> tuple[str, ...]:
-        """How this gallery differs from the one that the policy was made in; empty where it does not."""
+        """How this gallery differs from the one that the promise was made for; empty where it does not."""
         made = self.certificate
         if made.changes == index.changes:
             return ()
-        counts = {"items": (made.gallery, len(index)), "identities": (made.identities, index.count_identities())}
-        changes = [f"{what}: {then} at calibration, {now} now" for what, (then, now) in counts.items() if then != now]
-        return tuple(changes) if changes or made.changes is None else ("items were replaced since calibration",)
+        grown = {"items": len(index) - made.gallery, "identities": index.count_identities() - made.identities}
+        changes = [f"{abs(by)} {what} {'added' if by > 0 else 'removed'} since" for what, by in grown.items() if by]
+        return tuple(changes) if changes or made.changes is None else ("items replaced since",)
+
+    def covers(self, identities: int | None) -> bool:
+        """Whether its probabilities can be corrected for a gallery of so many identities."""
+        return 1 / COVERED <= self.ratio(identities) <= COVERED
 
     def matcher_at(self, identities: int | None) -> Matcher:
         """The matcher where a pair matches as rarely as in a gallery of so many identities."""
@@ -107,9 +122,13 @@ class Policy:
         """How many times as many identities a gallery holds as the one that the policy was made in."""
         return 1.0 if identities is None else max(1, identities) / self.certificate.identities
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with a checksum over them."""
+        return sealed({"format": FORMAT} | json.loads(json.dumps(asdict(self))))
+
     def save(self, folder: str | Path) -> None:
         """Write `policy.json` into the directory of a gallery or of a model."""
-        write_whole(Path(folder) / POLICY_FILE, json.dumps(asdict(self), indent=2).encode())
+        write_whole(Path(folder) / POLICY_FILE, json.dumps(self.to_json(), indent=2).encode())
 
     @classmethod
     def load(cls, folder: str | Path, *, model: str) -> Policy | None:
@@ -118,29 +137,43 @@ class Policy:
         if not file.exists():
             return None
         try:
-            policy = cls.from_json(json.loads(file.read_text(encoding="utf-8")))
-        except (ValueError, TypeError, KeyError) as error:
-            raise ModelError(
-                f"{file}", expected="a policy", got=str(error), fix="run howsure calibrate again"
-            ) from error
+            keys = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise _refused(str(file), expected="JSON", got=str(error)) from error
+        policy = cls.from_json(keys, str(file))
         if policy.model != model:
-            raise ModelError(
-                f"{file}", expected=f"a policy for weights {model}", got=policy.model, fix="run howsure calibrate again"
-            )
+            raise _refused(str(file), expected=f"a policy for weights {model}", got=policy.model)
         return policy
 
     @classmethod
-    def from_json(cls, keys: dict[str, Any]) -> Policy:
-        """The policy that `asdict` wrote."""
-        reference = keys["reference"]
-        return cls(
-            **keys
-            | {
-                "matcher": Matcher.from_json(keys["matcher"]),
-                "chances": AnswerProbabilities.from_json(keys["chances"]),
-                "limits": Limits(**keys["limits"]),
-                "reference": Reference(tuple(reference["uncertainty"]), tuple(reference["novelty"])),
-                "certificate": Certificate(**keys["certificate"]),
-                "honesty": {name: CalibrationReport.from_json(report) for name, report in keys["honesty"].items()},
-            }
-        )
+    def from_json(cls, keys: Any, what: str = "policy") -> Policy:
+        """The policy that `to_json` wrote, and nobody changed."""
+        known = keys.get("format") if isinstance(keys, dict) else type(keys).__name__
+        if known != FORMAT:
+            got = "one of an earlier version" if isinstance(keys, dict) and "matcher" in keys else str(known)
+            raise _refused(what, expected=f"a policy of format {FORMAT}", got=got)
+        try:
+            keys = unsealed(keys, what)
+        except ValueError as error:
+            raise _refused(str(error)) from error
+        try:
+            return cls(
+                matcher=Matcher.from_json(keys["matcher"]),
+                chances=AnswerProbabilities.from_json(keys["chances"]),
+                choice=Choice(**keys["choice"]),
+                match_at=keys["match_at"],
+                match_within=keys["match_within"],
+                unknown=keys["unknown"] and UnknownRule(**keys["unknown"]),
+                sets=SetRule.from_json(keys["sets"]),
+                limits=Limits(**keys["limits"]),
+                reference=Reference(**{name: tuple(values) for name, values in keys["reference"].items()}),
+                certificate=Certificate.from_json(keys["certificate"]),
+                honesty={name: CalibrationReport.from_json(report) for name, report in keys["honesty"].items()},
+                model=keys["model"],
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise _refused(what, expected="a policy", got=str(error)) from error
+
+
+def _refused(what: str, *, expected: str = "", got: str = "") -> ModelError:
+    return ModelError(what, expected=expected, got=got, fix="run howsure calibrate again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from howsure.numerics.isotonic import Isotonic
 from howsure.numerics.link import Link, fit_link
 from howsure.numerics.logistic import Logistic, fit_logistic
 
-WITHIN = 0.99
-PRIOR_SCALE = 1.0  # of the features' coefficients: they say much the same, so none need be large
 ABSENT_SCALE = 3.0
+FLATTEST = 1e-3  # slope from score to log-odds: a score that says nothing still orders queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,36 +26,15 @@ class Odds:
 
 
 @dataclass(frozen=True)
-class UnknownRange:
-    """The uncertainty and novelty of unknowns. A blurred picture is far from everything too, and may be known."""
-
-    uncertainty: float
-    novelty: float
-
-    @classmethod
-    def around(cls, unknown: Evidence) -> UnknownRange:
-        """The range in which 99 % of these lie, in each."""
-        return cls(*(float(np.quantile(values, WITHIN)) for values in (unknown.uncertainty, unknown.novelty)))
-
-    def holds(self, evidence: Evidence) -> np.ndarray:
-        """Which queries lie in the range, (Q,)."""
-        return (evidence.uncertainty <= self.uncertainty) & (evidence.novelty <= self.novelty)
-
-
-@dataclass(frozen=True)
 class AnswerProbabilities:
     """P(right) of the best match, and P(none) = (1 - P(right)) · P(none | not right); the rest is another item."""
 
     right: Link
     absent: Logistic | None  # P(none | not right), from features `both_ways`; None where nothing was ever unknown
-    reach: UnknownRange | None = None  # of the unknowns that were met
 
     def scores(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
-        """What thresholds are set on: never flat. Outside the range of the unknowns that were met, none has no odds."""
-        odds = self._odds(evidence, self.right.score(evidence.features()), ratio)
-        return (
-            odds if self.reach is None else replace(odds, none=np.where(self.reach.holds(evidence), odds.none, -np.inf))
-        )
+        """What thresholds are set on: never flat."""
+        return self._odds(evidence, self.right.score(evidence.features()), ratio)
 
     def calibrated(self, evidence: Evidence, *, ratio: float = 1.0) -> Odds:
         """What probabilities are made of."""
@@ -72,39 +50,36 @@ class AnswerProbabilities:
             return Odds(right, np.full(len(right), -np.inf))
         absent = self.absent.log_odds(both_ways(evidence))
         # 1/odds(right) = none/right + others/right; the first part is a share P(none | not right) of it.
-        right = right - np.logaddexp(log_expit(absent) + np.log(ratio), log_expit(-absent))
+        if ratio != 1:
+            right = right - np.logaddexp(log_expit(absent) + np.log(ratio), log_expit(-absent))
         log_none = log_expit(-right) + log_expit(absent + np.log(ratio))
         return Odds(right, log_none - np.log(-np.expm1(np.minimum(log_none, -1e-300))))
 
     @classmethod
     def from_json(cls, keys: dict[str, Any]) -> AnswerProbabilities:
         """What `asdict` wrote."""
-        right, absent, reach = keys["right"], keys["absent"], keys["reach"]
-        link = Link(_logistic(right["logistic"], FEATURES), Isotonic.from_json(right["steps"]))
-        return cls(
-            link,
-            None if absent is None else _logistic(absent, 2 * PLAIN),
-            None if reach is None else UnknownRange(**reach),
-        )
+        right, absent = keys["right"], keys["absent"]
+        link = Link(_logistic(right["logistic"], len(FEATURES)), Isotonic.from_json(right["steps"]))
+        return cls(link, None if absent is None else _logistic(absent, 2 * PLAIN))
 
 
-def fit_answer_probabilities(
-    evidence: Evidence, right: np.ndarray, known: np.ndarray, folds: np.ndarray
-) -> AnswerProbabilities:
-    """P(the best match is right) and, of the others, P(nothing in the gallery is it)."""
-    features = evidence.features()
+def meaning_of(score: np.ndarray, right: np.ndarray, folds: np.ndarray) -> Link:
+    """From a score, (n,), to the log-odds that the best match is right; the order stays what it is."""
     if right.all() or not right.any():
-        # With one outcome only, the probability of the pair stands in.
-        link = Link(Logistic((1.0, *[0.0] * (features.shape[1] - 1)), 0.0))
-    else:
-        link = fit_link(features, right, folds, prior_scale=PRIOR_SCALE)
+        return Link(Logistic((1.0,), 0.0))  # with one outcome only, the score stands as it is
+    link = fit_link(score[:, None], right, folds)
+    return Link(Logistic((max(link.logistic.coefficients[0], FLATTEST),), link.logistic.offset), link.steps)
+
+
+def fit_absent(evidence: Evidence, right: np.ndarray, known: np.ndarray) -> Logistic | None:
+    """P(nothing in the gallery is it) of wrong best matches; None where no query was unknown."""
     if known.all():
-        return AnswerProbabilities(link, None)
-    wrong, both, reach = ~right, both_ways(evidence), UnknownRange.around(evidence[~known])
+        return None
+    wrong, both = ~right, both_ways(evidence)
     if known[wrong].any():
-        return AnswerProbabilities(link, fit_logistic(both[wrong], ~known[wrong], prior_scale=ABSENT_SCALE), reach)
+        return fit_logistic(both[wrong], ~known[wrong], prior_scale=ABSENT_SCALE)
     # Another item was never right yet: the rule of succession.
-    return AnswerProbabilities(link, Logistic((0.0,) * both.shape[1], float(np.log(wrong.sum() + 1))), reach)
+    return Logistic((0.0,) * both.shape[1], float(np.log(wrong.sum() + 1)))
 
 
 def both_ways(evidence: Evidence) -> np.ndarray:

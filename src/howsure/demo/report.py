@@ -9,6 +9,7 @@ from PIL import Image
 
 from howsure import __version__, metrics
 from howsure.decide import REASONS
+from howsure.decide.evidence import FEATURES
 from howsure.decide.outcomes import Tally
 from howsure.demo.steps import CONFIDENCE, HOWSURE, MAX_ERROR, NEAREST, PROMISED, Demo, Query
 from howsure.demo.text import answer_text, chance, headline, promise, share, surest_first
@@ -143,7 +144,8 @@ def _certain(demo: Demo) -> list[Html]:
     if np.ptp(own) > 0:
         text = "By the picture's own uncertainty, the sum of its variances."
         if demo.policy:
-            text += f" Its weight in the policy is {demo.policy.chances.right.logistic.coefficients[-2]:.2f}."
+            weights = dict(zip(FEATURES, demo.policy.chances.right.logistic.coefficients, strict=True))
+            text += f" Its weight in the policy is {weights['uncertainty']:.2f}."
         parts += [page.paragraph(text, kind="soft"), *_sheets(demo, own, [f"{value:.3f}" for value in own])]
     return parts or [page.paragraph("There is nothing to go by.", kind="soft")]
 
@@ -163,9 +165,8 @@ def _reliability(demo: Demo) -> Html:
     rows = [row for row, query in enumerate(demo.queries) if query.kind in PROMISED]
     stated = np.array([demo.queries[row].finding.answer.probability for row in rows])
     right = np.array([demo.queries[row].best_is_right for row in rows])
-    pairs = (
-        match_probability(demo.policy.matcher, demo.embedding[rows], demo.gallery.embedding).double().numpy().ravel()
-    )
+    asked, items = demo.policy.ranked(demo.embedding[rows]), demo.policy.ranked(demo.gallery.embedding)
+    pairs = match_probability(demo.policy.matcher, asked, items).double().numpy().ravel()
     labels = np.array([demo.queries[row].label for row in rows])
     same = (labels[:, None] == np.array(demo.gallery.labels)).ravel()
     drawn = []

@@ -12,12 +12,14 @@ def headline(demo: Demo) -> str:
     """The result in a few sentences."""
     plain, ours = (demo.row(name).over(*PROMISED) for name in (NEAREST, HOWSURE))
     unknown = demo.row(NEAREST).tallies["unknown"].asked
-    plain_corrupted, ours_corrupted = (demo.row(name).tallies["corrupted"] for name in (NEAREST, HOWSURE))
+    plain_corrupted = demo.row(NEAREST).tallies["corrupted"]
+    wrong = [query.finding.answer.kind for query in demo.queries if query.kind == "corrupted" and query.wrong]
     return (
         f"Asked about {plain.asked} digits, {unknown} of them of unknown classes, "
         f"a nearest neighbour gives {plain.wrong} wrong answers ({share(plain.error)}). howsure gives {ours.wrong} "
         f"({share(ours.error)} of its answers), and answers {share(ours.coverage)}. On {plain_corrupted.asked} "
-        f"corrupted digits it is {plain_corrupted.wrong} wrong answers against {ours_corrupted.wrong}."
+        f"corrupted digits it is {plain_corrupted.wrong} wrong matches against {wrong.count('match')}; "
+        f"{wrong.count('unknown')} that are too corrupted are called unknown."
     )
 
 
@@ -26,14 +28,13 @@ def promise(demo: Demo) -> str:
     if demo.policy is None:
         return f"Nothing is promised, so nothing is answered: {demo.no_policy}."
     made = demo.policy.certificate
-    rule = "match or unknown" if demo.policy.unknown_at is not None else "match"
     text = (
-        f"Promised: at most {share(made.max_error)} of the answers ({rule}) are wrong, with confidence "
+        f"Promised: at most {share(made.error_bound)} of the matches are wrong, with confidence "
         f"{share(made.confidence)}, for queries like the {made.n} that tested it, {share(made.unknown_rate)} of them "
         f"unknown, in this gallery of {made.gallery}. "
     )
-    if demo.policy.unknown_at is None:
-        text += "Nothing is called unknown here; what looks unknown ends as not sure. "
+    if made.false_unknown:
+        text += f"Of known digits at most {share(made.false_unknown.bound)} are called unknown, on average. "
     return (
         text + "Corrupted digits are not like those queries: nothing is promised there, the table shows what happens."
     )

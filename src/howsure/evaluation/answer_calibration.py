@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import expit
 
-from howsure.decide import CalibrationReport, Policy, weigh
+from howsure.decide import CalibrationReport, Policy
 from howsure.decide.calibration_report import NONE, RIGHT
+from howsure.decide.searched import searched
 from howsure.embeddings import Embedding
 from howsure.evaluation.metric import Metric
 from howsure.neighbours import neighbours
@@ -19,14 +20,13 @@ __all__ = ["answer_metrics", "calibration_reports"]
 def calibration_reports(policy: Policy, embedding: Embedding, labels: Sequence[str]) -> dict[str, CalibrationReport]:
     """P(right) of the best match and P(none) of pictures whose class has no other, corrected for so many classes."""
     names = np.asarray(labels)
-    near = neighbours(embedding, embedding, leave_one_out=True)
-    found = names[near.positions]
-    novelty = None if embedding.novelty is None else embedding.novelty.double().numpy()
-    evidence = weigh(policy.matcher, near.distances, found, embedding.uncertainty.double().numpy(), novelty)
-    log_odds = policy.chances.calibrated(evidence, ratio=policy.ratio(len(np.unique(names))))
+    points = policy.ranked(embedding)
+    near = neighbours(points, points, leave_one_out=True)
+    done = searched(embedding, embedding, names, near, by=policy.choice.by, unit=policy.choice.unit)
+    log_odds = policy.chances.calibrated(done.evidence, ratio=policy.ratio(len(np.unique(names))))
     alone = np.unique(names, return_counts=True)[1][np.unique(names, return_inverse=True)[1]] == 1
     isotonic = policy.chances.right.steps is not None
-    right = found[:, 0] == names
+    right = done.best == names
     reports = {"right": CalibrationReport.judged(RIGHT, expit(log_odds.right), right, isotonic=isotonic)}
     if policy.chances.absent is not None:
         reports["none"] = CalibrationReport.judged(NONE, expit(log_odds.none), alone, isotonic=isotonic)

@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from howsure import data
 from howsure.data import ImageSet
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, Point, cat, point_estimates
 from howsure.errors import InputError
 from howsure.neighbours import neighbours
 from howsure.posteriors import single_head
-from howsure.posteriors.laplace.base import pixel_batches
 
 __all__ = ["SCORES", "Observed", "observe", "require_scores", "score_of"]
 
@@ -62,8 +62,9 @@ def observe(embedder: Embedder, images: ImageSet) -> Observed:
     embedder.eval()
     try:
         with torch.no_grad():
-            for pixels in pixel_batches(embedder, images):
+            for chunk in data.stream(images, embedder.spec):
                 read.clear()
+                pixels = embedder.spec.normalise(chunk.pixels.to(embedder.device))
                 embeddings.append(embedder.head(embedder.backbone(pixels)))
                 features.append(read[0])
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from howsure.prior import Prior
 FINGERPRINT = "fingerprint"  # of the model that made the items, in the notes; none where vectors came without a model
 SAMPLE = 2_000  # items by which identities are counted
 
-By = Literal["distance", "likelihood"]
+By = Literal["distance", "likelihood", "mean"]
 
 
 class Index(ABC):
@@ -124,19 +124,22 @@ class Index(ABC):
         """The k best items of each query; with a matcher, P(same) of each.
 
         By `distance`, the nearest by `rms_distance`: in a directory proved exact, on a server among its candidates. By
-        `likelihood`, the largest `log_likelihood_ratio` under the prior; a matcher is then one that was fitted on its
-        negative. In a directory that is proved exact where every embedding has one variance, and the prior too.
+        `mean`, the nearest by the distance between point estimates, as if no item were uncertain: in a directory proved
+        exact, on a server among the nearest by `rms_distance`. A matcher is then one that was fitted on such distances.
+
+        By `likelihood`, the largest `log_likelihood_ratio` under the prior; a matcher is then one that was fitted on
+        its negative. In a directory that is proved exact where every embedding has one variance, and the prior too.
         Elsewhere it is found among the items with the nearest shrunk means. From half a million items on, if it finds
         enough, or with `approximate=True`, an inverted file (IVF) names the candidates; with `approximate=False` the
         answer is always exact. `Matches` says what it was, and what share it is likely to find.
         """
         if k < 1:
             raise InputError("k", expected="1 or more", got=str(k))
-        if by not in ("distance", "likelihood"):
-            raise InputError("by", expected="distance or likelihood", got=repr(by))
-        if approximate and by == "distance":
+        if by not in get_args(By):
+            raise InputError("by", expected=" or ".join(get_args(By)), got=repr(by))
+        if approximate and by != "likelihood":
             raise InputError(
-                "approximate", expected="None or False by distance", got="True", fix='search by="likelihood"; it scales'
+                "approximate", expected=f"None or False by {by}", got="True", fix='search by="likelihood"; it scales'
             )
         query = query.map(lambda tensor: tensor.detach().to("cpu", torch.float64))
         with self._turn:

@@ -57,6 +57,21 @@ class Layout:
         """One item: all fields, one after the other, little-endian."""
         return np.dtype([(name, self.dtype, shape) for name, shape in self.shapes.items()])
 
+    @cached_property
+    def mean_is_point_estimate(self) -> bool:
+        """Whether that is so in this family."""
+        return torch.equal(self._ones.mean, self._ones.point_estimate)
+
+    @cached_property
+    def has_variance(self) -> bool:
+        """Whether items of this family can have any, in a draw."""
+        return bool(self._ones.variance.any())
+
+    @cached_property
+    def _ones(self) -> Embedding:
+        """One item with 1 in every field, on which to see what its family does."""
+        return self.unpack(np.ones(1, self.record), np.float64)
+
     def pack(self, embedding: Embedding) -> np.ndarray:
         """(N,) records, bit for bit."""
         records = np.empty(len(embedding), self.record)

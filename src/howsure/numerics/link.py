@@ -42,7 +42,7 @@ def fit_link(features: np.ndarray, outcome: np.ndarray, folds: np.ndarray, *, pr
     """
     logistic = fit_logistic(features, outcome, prior_scale=prior_scale)
     gain = 0.0
-    for rest, held in _turns(folds):
+    for rest, held in turns(folds):
         if len(np.unique(outcome[rest])) < 2:
             return Link(logistic)
         fitted = fit_logistic(features[rest], outcome[rest], prior_scale=prior_scale)
@@ -65,7 +65,7 @@ def crossed(
 ) -> np.ndarray:
     """P(outcome) of the items `test`, each by a link fitted to those of `fit` in other folds; NaN where none can be."""
     found = np.full(len(outcome), np.nan)
-    for rest, held in _turns(folds):
+    for rest, held in turns(folds):
         known, asked = fit[rest[fit]], test[held[test]]
         if len(np.unique(outcome[known])) < 2:
             continue
@@ -88,7 +88,8 @@ def folds_of(groups: Sequence[str | None]) -> np.ndarray:
     return np.array([fold[name] for name in names], int)
 
 
-def _turns(folds: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def turns(folds: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For every fold, masks of the items in the others and of its own."""
     for fold in np.unique(folds):
         yield folds != fold, folds == fold
 

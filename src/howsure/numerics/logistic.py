@@ -26,6 +26,10 @@ class Logistic:
         """(n, p) features to (n,) probabilities."""
         return expit(self.log_odds(features))
 
+    def rescaled(self, slope: float, shift: float) -> Logistic:
+        """With log-odds of slope times these, plus shift."""
+        return Logistic(tuple(slope * c for c in self.coefficients), slope * self.offset + shift)
+
 
 def fit_logistic(features: np.ndarray, outcome: np.ndarray, *, prior_scale: float = 10.0) -> Logistic:
     """Minimise the negative log-likelihood plus |c|²/(2 prior_scale²), every coefficient c >= 0.

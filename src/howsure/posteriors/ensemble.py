@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from howsure.data.content import UNKNOWN, SeenContent
 from howsure.embeddings import Draws, Embedding
 from howsure.errors import InputError
 from howsure.posteriors.base import PosteriorHead, posterior_of, single_head
@@ -112,7 +115,10 @@ def fit(members: Sequence[Embedder], pictures: Any) -> Embedder:
         card["links"] = [member.card["link"] for member in members]  # each is about its own member's distances
     joined = first.with_head(head, card, backbone=backbone).eval()
 
-    points = [draw.point_estimate.double() for draw in joined.encode(pictures).by_draw()]
+    embedding, content = joined.encode_content(pictures)
+    shown = UNKNOWN if content is None else SeenContent(content, complete=True)
+    joined.seen = reduce(or_, (member.seen for member in members), shown)
+    points = [draw.point_estimate.double() for draw in embedding.by_draw()]
     rotations = torch.stack([procrustes(each, points[0]) for each in points])
     head.rotations.copy_(rotations)
     left = sum((each @ rotation - points[0]).square().sum() for each, rotation in zip(points, rotations, strict=True))

@@ -13,6 +13,7 @@ from torch import nn
 from howsure import data
 from howsure.backbones import feature_count, remembering, start_backbone
 from howsure.data import BalancedBatches, ImageSet, InputSpec, validation_split
+from howsure.data.content import SeenContent, content_hashes
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.losses import batch_loss, learned_link
@@ -87,6 +88,8 @@ def run_training(
     else:
         embedder, learner = frozen_from(start, recipe, spec, head=method.head)
     embedder.to(device)
+    shown = SeenContent(content_hashes(decoded.pixels), complete=True)
+    embedder.seen = shown if start is None else start.seen | shown
     embedder.card |= {
         "recipe": recipe.model_dump(),
         "classes": classes.tolist(),
@@ -159,6 +162,7 @@ def run_training(
     embedder.load_state_dict(state.best)
     finished = method.finish(embedder.eval(), validation.pixels, torch.from_numpy(validation.labels))
     if finished is not embedder:
+        finished.seen = embedder.seen  # the held-out pictures that finished it are among these
         finished.card["matcher"] = validation.matcher(validation.encode(finished))
         if out is not None:
             finished.save(out)

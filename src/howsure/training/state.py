@@ -13,6 +13,7 @@ from safetensors.torch import save as tensor_bytes
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from howsure.data.content import SeenContent
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.files import write_whole
@@ -102,6 +103,8 @@ class State:
         slots = {int(slot): values for slot, values in _by_prefix(parts.get("optimizer", {})).items()}
         self.optimizer.load_state_dict({"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]})
         torch.set_rng_state(tensors["random"])
+        if "seen" in tensors:  # earlier versions did not keep it
+            self.embedder.seen |= SeenContent(tensors["seen"].numpy(), complete=True)
 
     def _check_finite(self) -> None:
         """Embeddings can be finite where a weight of the loss is not, and the next epoch would start from it."""
@@ -121,7 +124,7 @@ class State:
             | {f"loss/{name}": t for name, t in self.loss.state_dict().items()}
             | {f"best/{name}": t for name, t in self.best.items()}
             | {f"optimizer/{slot}/{name}": t for slot, values in slots.items() for name, t in values.items()}
-            | {"random": torch.get_rng_state()}
+            | {"random": torch.get_rng_state(), "seen": torch.from_numpy(self.embedder.seen.hashes)}
         )
 
 

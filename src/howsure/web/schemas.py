@@ -38,6 +38,7 @@ class Answer(Wire):
     reason: str | None = Field(description="Why not sure, or why unknown; null for a match.")
     why: str | None = Field(description="The reason in words.")
     probability: Probability | None = Field(description="That the best match is right; null without a policy.")
+    needed: Probability | None = Field(None, description="From which a match is answered; null without a policy.")
     none: Probability | None = Field(description="That nothing in the gallery is it; null where it is not calibrated.")
 
 
@@ -77,6 +78,7 @@ class SearchReply(Wire):
 
     results: list[Result]
     drifted: bool | None = Field(description="Queries are no longer like those of calibration; null if not watched.")
+    stale: list[str] = Field(description="How the gallery differs from the one that the promise was made for.")
 
 
 class Precomputed(Wire):
@@ -253,9 +255,24 @@ class Point(Wire):
     risk: float
 
 
+class PromiseReply(Wire):
+    """A rate that stays at or below `at_most`; without a confidence, on average over held-out queries."""
+
+    at_most: float
+    bound: float
+    confidence: float | None
+    events: int
+    n: int
+
+
 class CertificateReply(Wire):
     """What was promised, on what evidence."""
 
+    error: PromiseReply
+    false_unknown: PromiseReply | None
+    false_match: PromiseReply | None
+    false_match_rate: float | None
+    false_non_match_rate: float | None
     max_error: float
     confidence: float
     error_bound: float

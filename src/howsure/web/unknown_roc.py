@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from howsure.decide import DEPTH, Policy, weigh
+from howsure.decide import DEPTH, Policy
+from howsure.decide.searched import searched
 from howsure.embeddings import Embedding
 from howsure.metrics import auroc
 from howsure.metrics.thresholds import counts
@@ -38,10 +39,10 @@ def unknown_roc(
     items = np.arange(len(codes))
     # Items without a label are identities of their own.
     identity = np.where(codes >= 0, codes, codes.max(initial=0) + 1 + items)
-    query, score = exact[asked], np.empty(0)
+    query, score = policy.ranked(exact[asked]), np.empty(0)
     for group in (items, identity):  # what a query does not see: itself, then its whole identity
         hidden = partial(_same_group, group, asked)
-        near = neighbours(query, exact, depth=DEPTH, hidden=hidden, before_block=go_on)
+        near = neighbours(query, policy.ranked(exact), depth=DEPTH, hidden=hidden, before_block=go_on)
         score = np.append(score, _score(exact, asked, near, identity, policy))
     unknown = np.arange(len(score)) >= len(asked)
     curve = counts(unknown, score, names=("unknown", "score"))
@@ -60,14 +61,6 @@ def _same_group(group: np.ndarray, asked: np.ndarray, rows: np.ndarray) -> np.nd
 def _score(
     embedding: Embedding, rows: np.ndarray, near: Neighbours, identity: np.ndarray, policy: Policy
 ) -> np.ndarray:
-    uncertainty, novelty = embedding.uncertainty.numpy(), embedding.novelty
-    evidence = weigh(
-        policy.matcher,
-        near.distances,
-        identity[near.positions],
-        uncertainty[rows],
-        None if novelty is None else novelty.numpy()[rows],
-        match_uncertainty=uncertainty[near.positions[:, 0]],
-    )
-    odds = policy.chances.scores(evidence)
+    by, unit = policy.choice.by, policy.choice.unit
+    odds = policy.chances.scores(searched(embedding[rows], embedding, identity, near, by=by, unit=unit).evidence)
     return -odds.right if policy.chances.absent is None else odds.none

@@ -79,7 +79,7 @@ def test_an_item_of_the_map_is_shown_where_the_mouse_is(open_page):
 
 def test_quality_shows_the_promise_the_cost_of_errors_and_unknown_detection(open_page, web_app):
     page = open_page("quality")
-    expect(page.get_by_text("At most 5.0 % of the answers are wrong")).to_be_visible()
+    expect(page.get_by_text("At most 4.0 % of the matches are wrong")).to_be_visible()
     slider, result = page.get_by_role("slider"), page.locator("output")
     slider.fill("0")
     expect(result).to_have_text("No bin of the held-out queries was that good.")

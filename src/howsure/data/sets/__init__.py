@@ -13,14 +13,14 @@ from howsure.data.sets.cub import CUB
 from howsure.data.sets.digits import DIGITS
 from howsure.data.sets.flickr8k import FLICKR8K
 from howsure.data.sets.idx import FASHION_MNIST, MNIST
-from howsure.data.sets.in_folders import LFW, OMNIGLOT, SVHN
+from howsure.data.sets.in_folders import LFW, MARKET1501, OMNIGLOT, SVHN
 from howsure.data.sets.n_digit import N_DIGIT_MNIST
 from howsure.data.sets.published import PublishedSet
 from howsure.errors import DataError
 
 __all__ = ["SETS", "load_set"]
 
-_KNOWN = (DIGITS, MNIST, *N_DIGIT_MNIST, FASHION_MNIST, CIFAR10, SVHN, OMNIGLOT, LFW, CUB, FLICKR8K)
+_KNOWN = (DIGITS, MNIST, *N_DIGIT_MNIST, FASHION_MNIST, CIFAR10, SVHN, OMNIGLOT, LFW, CUB, FLICKR8K, MARKET1501)
 SETS = {known.name: known for known in _KNOWN}
 
 

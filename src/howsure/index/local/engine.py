@@ -13,71 +13,15 @@ from typing import Any
 import numpy as np
 
 from howsure.index.layout import Layout
+from howsure.index.local.block import ROWS, Block
 from howsure.index.local.ivf import FROM, Ivf, read_ivf, write_ivf
-from howsure.index.local.likelihood_rows import ShrunkRows, by_variance, made_rows, with_room
-from howsure.index.local.scan import nearest
+from howsure.index.local.likelihood_rows import ShrunkRows, by_variance, made_rows
 from howsure.index.local.snapshot import Snapshot, SnapshotError, read_snapshot, write_snapshot
 from howsure.index.ranking.exact import Candidates
 from howsure.index.ranking.keys import key_width
 from howsure.index.ranking.shrunk_keys import shrunk_width
 from howsure.index.ranking.weighted_keys import Typical, weighted_width
 from howsure.prior import Prior
-
-ROWS = 1 << 14
-# The last key coordinate of a removed row: so far away that the scan does not waste candidates on it.
-FAR = 1e15
-
-
-class Block:
-    """Rows in the order of their numbers; removed ones stay where they are until the next snapshot."""
-
-    def __init__(self, numbers: np.ndarray, keys: np.ndarray, records: np.ndarray):
-        self.count = len(numbers)
-        self.alive, self.dead = np.ones(self.count, bool), 0  # rows that are not removed, and how many are
-        self.numbers, self.keys, self.records = numbers, keys, records
-
-    @classmethod
-    def empty(cls, width: int, record: np.dtype[Any]) -> Block:
-        """No rows yet."""
-        return cls(np.empty(0, np.int64), np.empty((0, width), np.float32), np.empty(0, record))
-
-    def append(self, numbers: np.ndarray, keys: np.ndarray, records: np.ndarray) -> None:
-        """Add rows."""
-        end = self.count + len(numbers)
-        for name in ("numbers", "keys", "records", "alive"):
-            setattr(self, name, with_room(getattr(self, name), self.count, end))
-        rows = slice(self.count, end)
-        self.numbers[rows], self.keys[rows], self.records[rows], self.alive[rows] = numbers, keys, records, True
-        self.count = end
-
-    def positions(self, numbers: np.ndarray) -> np.ndarray:
-        """Where these numbers are; -1 for those that are not here."""
-        held = self.numbers[: self.count]
-        if not len(held):
-            return np.full(len(numbers), -1)
-        positions = np.minimum(np.searchsorted(held, numbers), len(held) - 1)
-        return np.where(held[positions] == numbers, positions, -1)
-
-    def remove(self, numbers: np.ndarray) -> None:
-        """Mark rows as removed."""
-        positions = self.positions(numbers)
-        positions = positions[positions >= 0]
-        self.alive[positions] = False
-        self.dead = self.count - int(np.count_nonzero(self.alive[: self.count]))
-        self.keys[positions, -1] = FAR
-
-    def live(self) -> np.ndarray:
-        """Positions of the rows that are not removed."""
-        return np.flatnonzero(self.alive[: self.count])
-
-    def candidates(self, keys: np.ndarray, count: int) -> Candidates:
-        """The nearest `count` rows of this block, removed ones as -1."""
-        if count >= self.count:
-            numbers = self.numbers[: self.count][self.alive[: self.count]]
-            return Candidates(np.broadcast_to(numbers, (len(keys), len(numbers))), np.full(len(keys), np.inf))
-        squared, positions = nearest(keys, self.keys[: self.count], count)
-        numbers = np.where((positions >= 0) & self.alive[positions], self.numbers[positions], -1)
-        return Candidates(numbers, squared[:, -1].astype(np.float64))
 
 
 class EmbeddedEngine:
@@ -86,7 +30,6 @@ class EmbeddedEngine:
     def __init__(self, directory: Path, gallery: str, layout: Layout, prior: Prior | None = None):
         self._directory, self._gallery, self._layout = directory, gallery, layout
         self.prior = prior
-        self._width = key_width(layout.draws, layout.dim)
         self.ivf_damage: str | None = None  # why there is no IVF where there should be one
         self._start(None)
 
@@ -97,7 +40,7 @@ class EmbeddedEngine:
             self._directory,
             self._gallery,
             layout.record,
-            width=self._width,
+            width=key_width(layout.draws, layout.dim),
             shrunk=(shrunk_width(layout.draws, layout.dim), weighted_width(layout.dim)) if prior else (0, 0),
             prior=prior.version if prior else None,
         )
@@ -116,9 +59,10 @@ class EmbeddedEngine:
             self.shrunk.ivf, self.ivf_damage = ivf, None
 
     def _start(self, snapshot: Snapshot | None) -> None:
-        empty = Block.empty(self._width, self._layout.record)
-        self._old = Block(snapshot.numbers, snapshot.keys, snapshot.records) if snapshot else empty
-        self._tail = Block.empty(self._width, self._layout.record)
+        layout = self._layout
+        self._old, self._tail = Block.empty(layout), Block.empty(layout)
+        if snapshot:
+            self._old = Block(layout, snapshot.numbers, snapshot.keys, snapshot.records)
         # The last change that the snapshot contains, and its checksum.
         self.sequence, self._checksum = (snapshot.sequence, snapshot.checksum) if snapshot else (0, 0)
         self.shrunk: ShrunkRows | None = None
@@ -151,10 +95,13 @@ class EmbeddedEngine:
         self._tail.remove(numbers)
 
     def candidates(self, keys: np.ndarray, count: int) -> Candidates:
-        if not self._tail.count:
-            return self._old.candidates(keys, count)
-        old, new = self._old.candidates(keys, count), self._tail.candidates(keys, count)
-        return Candidates(np.concatenate([old.numbers, new.numbers], 1), np.minimum(old.reach, new.reach))
+        return _joined([block.candidates(keys, count) for block in self._blocks()])
+
+    def candidates_by_mean(self, keys: np.ndarray, count: int) -> Candidates:
+        return _joined([block.candidates_by_mean(keys, count) for block in self._blocks()])
+
+    def _blocks(self) -> list[Block]:
+        return [self._old, self._tail] if self._tail.count else [self._old]
 
     # An item's position: first come the rows of the snapshot, then those of the tail, as in `shrunk`.
 
@@ -220,3 +167,11 @@ class EmbeddedEngine:
     def use(self, prior: Prior) -> None:
         """Take another prior; there are no shrunk rows until the next snapshot."""
         self.prior, self.shrunk = prior, None
+
+
+def _joined(found: list[Candidates]) -> Candidates:
+    """Of all blocks together."""
+    if len(found) == 1:
+        return found[0]
+    numbers = np.concatenate([part.numbers for part in found], 1)
+    return Candidates(numbers, np.minimum.reduce([part.reach for part in found]))

@@ -20,7 +20,7 @@ from howsure.index.local.likelihood import rank_by_likelihood
 from howsure.index.local.replica import Replica
 from howsure.index.local.store import FILE, Store
 from howsure.index.matches import Matches
-from howsure.index.ranking.exact import rank
+from howsure.index.ranking.exact import rank, rank_by_mean
 from howsure.index.ranking.keys import item_keys
 from howsure.match import Matcher
 from howsure.prior import Prior
@@ -203,14 +203,15 @@ class LocalIndex(Index):
             layout.require_dim(query)
             if by == "likelihood":
                 ranking = rank_by_likelihood(query, k, engine=engine, layout=layout, approximate=approximate)
+            elif by == "mean":
+                ranking = rank_by_mean(query, k, engine=engine, layout=layout)
             else:
                 ranking = rank(query, k, engine=engine, layout=layout)
             numbers = ranking.numbers.ravel().tolist()
             known = self._store.names(numbers)
             names = np.array([known[number] for number in numbers], object)  # (Q·k, 2)
-            best = layout.unpack(engine.records(ranking.numbers[:, 0]))
             references = self.references(names[::k, 1].tolist())
-        return Matches.from_ranking(ranking, names, best=best, references=references, matcher=matcher)
+        return Matches.from_ranking(ranking, names, references=references, matcher=matcher)
 
     def __len__(self) -> int:
         with self._turn:

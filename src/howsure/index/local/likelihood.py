@@ -39,9 +39,9 @@ def rank_by_likelihood(
     step, exact, recall = max(1, QUERIES * CANDIDATES // max(count, CANDIDATES)), False, ivf.recall if ivf else None
     one = shrunk.probed_for_one(ivf, moments, k, count) if ivf else None
     if one is not None:
-        positions, apart, likely = most_likely(moments, one, k, shrunk.prior, engine.records_at, layout)
+        positions, apart, unsure, likely = most_likely(moments, one, k, shrunk.prior, engine.records_at, layout)
         numbers = engine.numbers_at(positions)
-        return Ranking(numbers, apart, exact, one.shape[1], likelihoods=likely, recall=recall)
+        return Ranking(numbers, apart, unsure, exact, one.shape[1], likelihoods=likely, recall=recall)
     keys = ShrunkQuery.from_query(query, shrunk.prior, layout.draws)
     find: Callable[[ShrunkQuery], np.ndarray]  # (Q, c) positions; -1 where there is none
     if ivf:
@@ -58,8 +58,8 @@ def rank_by_likelihood(
         found = find(keys[rows])
         parts.append(most_likely(moments[rows], found, k, shrunk.prior, engine.records_at, layout))
         most = max(most, found.shape[1])
-    positions, apart, likely = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Ranking(engine.numbers_at(positions), apart, exact, most, likelihoods=likely, recall=recall)
+    positions, apart, unsure, likely = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Ranking(engine.numbers_at(positions), apart, unsure, exact, most, likelihoods=likely, recall=recall)
 
 
 def _ivf(shrunk: ShrunkRows, items: int, approximate: bool | None) -> Ivf | None:

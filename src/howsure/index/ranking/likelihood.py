@@ -7,7 +7,7 @@ import numpy as np
 from howsure.errors import GalleryError
 from howsure.index.layout import Layout
 from howsure.index.ranking.exact import Records, costs
-from howsure.index.ranking.pairwise import PairMoments, distances, log_likelihood_ratios
+from howsure.index.ranking.pairwise import PairMoments, distances, item_uncertainty, log_likelihood_ratios
 from howsure.prior import Prior
 
 CANDIDATES = 200  # re-ranked, where they are not proved
@@ -27,8 +27,8 @@ def no_prior() -> GalleryError:
 
 def most_likely(
     query: PairMoments, found: np.ndarray, k: int, prior: Prior, records: Records, layout: Layout
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The k best of what was found, their distances and log-likelihood ratios, (Q, k) each, best first.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The k best of what was found, their distances, uncertainty and log-likelihood ratios, (Q, k) each, best first.
 
     What was found, (Q, c), is whatever `records` knows items by, in the order of their age; -1 where there is none.
     """
@@ -36,6 +36,7 @@ def most_likely(
     def unlikeliness(a: PairMoments, b: PairMoments) -> np.ndarray:
         return -log_likelihood_ratios(a, b, prior)
 
-    unlikely, apart = costs(query, found, unlikeliness, distances, records=records, layout=layout)
+    each = unlikeliness, distances, item_uncertainty
+    unlikely, apart, unsure = costs(query, found, *each, records=records, layout=layout)
     best = np.arange(len(found))[:, None], np.lexsort((found, unlikely))[:, :k]
-    return found[best], apart[best], -unlikely[best]
+    return found[best], apart[best], unsure[best], -unlikely[best]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -32,6 +32,9 @@ class PairMoments:
 
     means: tuple[np.ndarray, ...]  # (N, D) each
     variances: tuple[np.ndarray, ...]  # (N, D) each, or (N, 1) where a family has one for all dimensions
+    points: tuple[np.ndarray, ...] | None = (
+        None  # (N, D) each: point estimates of records, where they are not the means
+    )
 
     @classmethod
     def from_draws(cls, draws: Sequence[Embedding]) -> PairMoments:
@@ -44,7 +47,11 @@ class PairMoments:
         if layout.family in _READ:
             mean, variance = _READ[layout.family](records)
             return cls((mean,), (variance,))
-        return cls.from_draws(layout.unpack(records, np.float64).by_draw())
+        draws = layout.unpack(records, np.float64).by_draw()
+        moments = cls.from_draws(draws)
+        if layout.mean_is_point_estimate:
+            return moments
+        return replace(moments, points=tuple(draw.point_estimate.numpy() for draw in draws))
 
     def __len__(self) -> int:
         return len(self.means[0])
@@ -52,21 +59,41 @@ class PairMoments:
     def __getitem__(self, rows: np.ndarray | slice) -> PairMoments:
         return PairMoments(tuple(part[rows] for part in self.means), tuple(part[rows] for part in self.variances))
 
+    @cached_property
+    def totals(self) -> tuple[np.ndarray, ...]:
+        """Variances summed over the dimensions, (N,) each."""
+        return tuple(
+            variance.sum(-1) if variance.shape == mean.shape else mean.shape[-1] * variance[..., 0]
+            for mean, variance in zip(self.means, self.variances, strict=True)
+        )
+
 
 def distances(query: PairMoments, gallery: PairMoments) -> np.ndarray:
     """`rms_distance` of row with row, or of the only query with each, (N,)."""
-    values = [
-        squared_lengths(m - mean) + _sum(v, m) + _sum(variance, mean)
-        for (m, v), (mean, variance) in _aligned(query, gallery)
-    ]
-    return np.sqrt(sum(values) / len(values) if len(values) > 1 else values[0])
+    pairs = zip(_aligned(query.means, gallery.means), _aligned(query.totals, gallery.totals), strict=True)
+    return np.sqrt(_average([squared_lengths(m - mean) + v + variance for (m, mean), (v, variance) in pairs]))
+
+
+def point_distances(query: PairMoments, gallery: PairMoments) -> np.ndarray:
+    """From points to the gallery's point estimates, of row with row, or of the only query with each, (N,)."""
+    pairs = _aligned(query.means, gallery.points or gallery.means)
+    return np.sqrt(_average([squared_lengths(point - other) for point, other in pairs]))
+
+
+def item_uncertainty(query: PairMoments, gallery: PairMoments) -> np.ndarray:
+    """`uncertainty` of the gallery's items, (N,), whatever the query: within draws and between them."""
+    if len(gallery.means) == 1:
+        return gallery.totals[0]
+    centre = _average(gallery.means)
+    return _average(gallery.totals) + _average([squared_lengths(mean - centre) for mean in gallery.means])
 
 
 def log_likelihood_ratios(query: PairMoments, gallery: PairMoments, prior: Prior) -> np.ndarray:
     """`log_likelihood_ratio` of row with row, or of the only query with each, (N,)."""
     centre, between = prior.arrays
     values = []
-    for (m, v), (mean, variance) in _aligned(query, gallery):
+    pairs = zip(_aligned(query.means, gallery.means), _aligned(query.variances, gallery.variances), strict=True)
+    for (m, mean), (v, variance) in pairs:
         weight = between / (between + variance)
         alone, total = between + v, v + weight * variance
         if not total.min(initial=1) > 0:
@@ -93,19 +120,14 @@ def _log_density_ratio(near: np.ndarray, total: np.ndarray, apart: np.ndarray, a
     return np.asarray(0.5 * (apart * apart / alone - near * near / total + np.log(alone / total)).sum(-1))
 
 
-def _sum(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Over all dimensions."""
-    return variance.sum(-1) if variance.shape == mean.shape else mean.shape[-1] * variance[..., 0]
+def _average(draws: Sequence[np.ndarray]) -> np.ndarray:
+    return np.asarray(sum(draws) / len(draws)) if len(draws) > 1 else draws[0]
 
 
-def _aligned(
-    query: PairMoments, gallery: PairMoments
-) -> Iterable[tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]:
+def _aligned(query: tuple[np.ndarray, ...], gallery: tuple[np.ndarray, ...]) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     """The draws of both sides, one by one; a side with a single draw meets every draw of the other."""
-    left = list(zip(query.means, query.variances, strict=True))
-    right = list(zip(gallery.means, gallery.variances, strict=True))
-    count = max(len(left), len(right))
-    return zip(left * (count // len(left)), right * (count // len(right)), strict=True)
+    count = max(len(query), len(gallery))
+    return zip(query * (count // len(query)), gallery * (count // len(gallery)), strict=True)
 
 
 def _once(variance: np.ndarray) -> np.ndarray:

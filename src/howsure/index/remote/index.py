@@ -14,7 +14,7 @@ from howsure.index.index import By, Index
 from howsure.index.items import Item, checked_json, require_present
 from howsure.index.layout import Layout
 from howsure.index.matches import Matches
-from howsure.index.ranking.exact import rank
+from howsure.index.ranking.exact import rank, rank_by_mean
 from howsure.index.ranking.keys import item_keys, key_width
 from howsure.index.remote.completeness import Completeness
 from howsure.index.remote.contract import Row, Server, handle_of
@@ -210,10 +210,10 @@ class RemoteIndex(Index):
     def _search(
         self, query: Embedding, k: int, *, matcher: Matcher | None, by: By, approximate: bool | None
     ) -> Matches:
-        if by == "distance" and approximate is not None:
+        if by != "likelihood" and approximate is not None:
             raise InputError(
                 "approximate",
-                expected="None by distance",
+                expected=f"None by {by}",
                 got=str(approximate),
                 fix="the server decides; `exact` tells",
             )
@@ -228,11 +228,12 @@ class RemoteIndex(Index):
             if by == "likelihood":
                 ranking = rank_by_likelihood(query, finder, notes, approximate=approximate)
             else:
-                ranking = rank(query, found, engine=finder, layout=layout)
+                ranked = rank_by_mean if by == "mean" else rank
+                ranking = ranked(query, found, engine=finder, layout=layout)
                 self._completeness.require(notes)
-            names, best = finder.names(ranking.numbers), layout.unpack(finder.records(ranking.numbers[:, 0]))
+            names = finder.names(ranking.numbers)
             references = self._references(names[::found, 1].tolist())
-            return Matches.from_ranking(ranking, names, best=best, references=references, matcher=matcher)
+            return Matches.from_ranking(ranking, names, references=references, matcher=matcher)
 
         with self._server.reading():
             return self._completeness.again(search)

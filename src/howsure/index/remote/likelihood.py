@@ -100,31 +100,31 @@ def _rank_candidates(
         found = finder.candidates(keys[rows], 2 * finder.k)
         best.append(most_likely(query[rows], found.numbers, finder.k, prior, finder.records, finder.layout))
         most, exact = max(most, found.numbers.shape[1]), exact and bool((found.reach == np.inf).all())
-    numbers, apart, likely = (np.concatenate(part) for part in zip(*best, strict=True))
-    return Ranking(numbers, apart, exact, most, likelihoods=likely, recall=None if exact else recall)
+    numbers, apart, unsure, likely = (np.concatenate(part) for part in zip(*best, strict=True))
+    return Ranking(numbers, apart, unsure, exact, most, likelihoods=likely, recall=None if exact else recall)
 
 
 def _rank_all(query: PairMoments, finder: RemoteFinder, prior: Prior) -> Ranking:
     """All items are read, a few thousand at a time, and only the best are kept."""
     parts = [query[start : start + QUERIES] for start in range(0, len(query), QUERIES)]
-    best = [tuple(np.empty((len(part), 0), dtype) for dtype in (int, float, float)) for part in parts]
+    best = [tuple(np.empty((len(part), 0), dtype) for dtype in (int, float, float, float)) for part in parts]
     count = 0
     for block in blocks(finder.server.scan(moments=True)):
         block.sort(key=lambda row: row.number)
         records, numbers = unpacked(block, finder.layout), np.array([row.number for row in block])
         for n, part in enumerate(parts):
             everything = np.broadcast_to(np.arange(len(block)), (len(part), len(block)))
-            found, apart, likely = most_likely(part, everything, finder.k, prior, records.take, finder.layout)
-            pairs = zip(best[n], (numbers[found], apart, likely), strict=True)
+            found, *rest = most_likely(part, everything, finder.k, prior, records.take, finder.layout)
+            pairs = zip(best[n], (numbers[found], *rest), strict=True)
             both = [np.concatenate(pair, 1) for pair in pairs]
-            order = np.lexsort((both[0], -both[2]))[:, : finder.k]
+            order = np.lexsort((both[0], -both[-1]))[:, : finder.k]
             best[n] = tuple(np.take_along_axis(one, order, 1) for one in both)
         kept = {number for numbers, *_ in best for number in numbers.ravel().tolist()}
         finder.rows |= {row.number: row for row in block}
         finder.rows = {number: row for number, row in finder.rows.items() if number in kept}
         count += len(block)
-    numbers, apart, likely = (np.concatenate(part) for part in zip(*best, strict=True))
-    return Ranking(numbers, apart, True, count, likelihoods=likely)
+    numbers, apart, unsure, likely = (np.concatenate(part) for part in zip(*best, strict=True))
+    return Ranking(numbers, apart, unsure, True, count, likelihoods=likely)
 
 
 # How many candidates it takes.

@@ -50,6 +50,13 @@ class RemoteFinder:
             line[: len(rows)] = [row.number for row in rows]
         return Candidates(numbers, np.where(np.array(lengths) >= self.known, np.inf, reach))
 
+    def candidates_by_mean(self, keys: np.ndarray, count: int) -> Candidates:
+        found = self.candidates(keys, max(count, 2 * self.k))
+        if not self.layout.has_variance:
+            return found
+        # An item that is far by expected distance may be an uncertain one with a near mean.
+        return Candidates(found.numbers, np.where(found.reach == np.inf, np.inf, -np.inf))
+
     def records(self, numbers: np.ndarray) -> np.ndarray:
         return unpacked([self.rows[number] for number in numbers.tolist()], self.layout)
 

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from howsure import data
 from howsure.data import BalancedBatches, ImageSet
+from howsure.data.content import UNKNOWN, SeenContent, content_hashes
 from howsure.embeddings import Embedding
 from howsure.errors import InputError
 from howsure.numerics.conformal import ConformalReference
@@ -133,7 +134,10 @@ class Gathered(ABC):
 
 
 def labelled_batches(embedder: Embedder, pictures: Labelled) -> Iterator[tuple[Tensor, Tensor]]:
-    """Normalised pixels and labels on the embedder's device, with several pictures of each class in a batch."""
+    """Normalised pixels and labels on the embedder's device, with several pictures of each class in a batch.
+
+    They are to fit it: once they are read, the embedder has seen them.
+    """
     for pixels, labels in _labelled(embedder, pictures):
         yield pixels.to(embedder.device), labels.to(embedder.device)
 
@@ -151,12 +155,19 @@ def first_pictures(embedder: Embedder, pictures: Labelled, count: int) -> tuple[
 
 
 def pixel_batches(embedder: Embedder, pictures: Labelled) -> Iterator[Tensor]:
-    """Every picture once, in order, on the embedder's device."""
-    if isinstance(pictures, ImageSet):
-        found = (embedder.spec.normalise(chunk.pixels) for chunk in data.stream(pictures, embedder.spec))
-    else:
-        found = (batch[0] for batch in pictures)
-    return (pixels.to(embedder.device) for pixels in found)
+    """Every picture once, in order, on the embedder's device.
+
+    They are to fit it: once they are read, the embedder has seen them.
+    """
+    if not isinstance(pictures, ImageSet):
+        embedder.seen |= UNKNOWN  # tensors have no content to know them by
+        yield from (batch[0].to(embedder.device) for batch in pictures)
+        return
+    content = [UNKNOWN.hashes]
+    for chunk in data.stream(pictures, embedder.spec):
+        content.append(content_hashes(chunk.pixels))
+        yield embedder.spec.normalise(chunk.pixels).to(embedder.device)
+    embedder.seen |= SeenContent(np.concatenate(content), complete=True)
 
 
 def normalises(mean: Tensor, z: Tensor) -> bool:
@@ -193,10 +204,12 @@ def warn_if_flat(variance: Tensor, structure: str) -> None:
 
 def _labelled(embedder: Embedder, pictures: Labelled) -> Iterator[tuple[Tensor, Tensor]]:
     if not isinstance(pictures, ImageSet):
+        embedder.seen |= UNKNOWN
         yield from ((batch[0], batch[1]) for batch in pictures)
         return
     labelled = pictures.subset([i for i, label in enumerate(pictures.labels) if label is not None])
     decoded = data.pixels(labelled, embedder.spec)
+    embedder.seen |= SeenContent(content_hashes(decoded.pixels), complete=True)
     classes, codes = np.unique(np.array(decoded.images.labels, dtype=str), return_inverse=True)
     # A picture and its copy are no pair: where classes are small, a batch holds more of them.
     per_class = min(PER_CLASS, max(2, int(np.median(np.bincount(codes)))))

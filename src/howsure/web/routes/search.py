@@ -19,7 +19,6 @@ from howsure.web.schemas import Bell, Match, Precomputed, Result, SearchReply, S
 from howsure.web.sentences import about_pair, about_query
 from howsure.web.service import Served, Service
 from howsure.web.state import State
-from howsure.web.view import View
 
 router = APIRouter(tags=["search"])
 
@@ -76,7 +75,7 @@ def _search_pictures(
     findings = state.gallery.ask(query, k, watch=False)
     shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
     drifted = state.gallery.watch(findings) if counted else None
-    return _reply(state.last_view(), _splits(query, model), findings, shown, drifted=drifted)
+    return _reply(state, _splits(query, model), findings, shown, drifted=drifted)
 
 
 def answer_all(state: State, questions: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:
@@ -99,7 +98,7 @@ def answer_all(state: State, questions: Sequence[Precomputed]) -> list[SearchRep
             own = [replace(one, matches=one.matches[: asked.k]) for one in islice(findings, len(query))]
             splits = _splits(query, state.gallery.embedder.model_part(query))
             shown = [(name, None, None) for name in names]
-            replies[number] = _reply(state.last_view(), splits, own, shown, drifted=None)
+            replies[number] = _reply(state, splits, own, shown, drifted=None)
     return [replies[number] for number in range(len(questions))]
 
 
@@ -120,13 +119,14 @@ def _query(state: State, asked: Precomputed) -> Embedding:
 
 
 def _reply(
-    view: View,
+    state: State,
     splits: Sequence[Split | None],
     findings: Sequence[Finding],
     shown: Sequence[tuple[str, str | None, str | None]],
     *,
     drifted: bool | None,
 ) -> SearchReply:
+    view, policy = state.last_view(), state.gallery.policy
     results = [
         Result(
             name=name,
@@ -142,7 +142,8 @@ def _reply(
         )
         for row, (finding, (name, query, picture)) in enumerate(zip(findings, shown, strict=True))
     ]
-    return SearchReply(results=results, drifted=drifted)
+    stale = policy.stale_in(state.index) if policy else ()
+    return SearchReply(results=results, drifted=drifted, stale=list(stale))
 
 
 def _splits(query: Embedding, model: torch.Tensor | None) -> list[Split | None]:

@@ -5,7 +5,7 @@
 /** @typedef {{id: string, label: string | null, probability: number | null, distance: number}} Match */
 /** @typedef {{picture: number, model: number}} Split */
 /** @typedef {{name: string, query: string | null, picture: string | null, answer: Answer, uncertainty: number, rank: number | null, split: Split | null, novelty: number | null, matches: Match[], exact: boolean}} Result */
-/** @typedef {{results: Result[], drifted: boolean | null}} SearchReply */
+/** @typedef {{results: Result[], drifted: boolean | null, stale: string[]}} SearchReply */
 /** @typedef {{at: number, spread: number}} Bell */
 /** @typedef {{answer: Answer, probability: number, distance: number, uncertainty: number[], pictures: string[], bells: Bell[]}} VerifyReply */
 /** @typedef {{id: string, label: string | null, uncertainty: number, rank: number, picture: boolean}} Item */
@@ -15,7 +15,8 @@
 /** @typedef {{probability: number, happened: number, cases: number}} Bin */
 /** @typedef {{event: string, ece: number, brier: number, cases: number, reliability: Bin[]}} Honesty */
 /** @typedef {{threshold: number, coverage: number, risk: number}} RiskPoint */
-/** @typedef {{max_error: number, confidence: number, error_bound: number, coverage: number, match_coverage: number, unknown_coverage: number, n: number, unknown_rate: number, gallery: number, identities: number, made: string}} Certificate */
+/** @typedef {{at_most: number, bound: number, confidence: number | null, events: number, n: number}} Promised */
+/** @typedef {{error: Promised, false_unknown: Promised | null, false_match: Promised | null, false_match_rate: number | null, false_non_match_rate: number | null, max_error: number, confidence: number, error_bound: number, coverage: number, match_coverage: number, unknown_coverage: number, n: number, unknown_rate: number, gallery: number, identities: number, made: string}} Certificate */
 /** @typedef {{false_positive: number[], true_positive: number[], auroc: number}} Roc */
 /** @typedef {{watches: string[], seen: number, evidence: number, drifted: boolean}} Drift */
 /** @typedef {{calibrated: boolean, threshold: number | null, certificate: Certificate | null, honesty: Record<string, Honesty>, risk_coverage: RiskPoint[], drift: Drift | null, unknown_roc: Roc | null, unknown_roc_why: string | null}} Quality */

@@ -45,13 +45,25 @@ function promise(c) {
     h(
       "p",
       { class: "lead" },
-      `At most ${percent(c.max_error)} of the answers are wrong, with confidence ${percent(c.confidence)}, `,
-      `for queries like the ${c.n} that tested it. ${percent(c.coverage)} of them got an answer.`,
+      `At most ${percent(c.error_bound)} of the matches are wrong, with confidence ${percent(c.confidence)}, `,
+      `for queries like the ${c.n} that tested it. ${percent(c.match_coverage)} of them got a match, ${percent(c.unknown_coverage)} were called unknown.`,
+    ),
+    h(
+      "p",
+      {},
+      c.false_unknown
+        ? `At most ${percent(c.false_unknown.bound)} of the queries that are in the gallery are called unknown, on average. `
+        : "Nothing is called unknown: there were too few queries that are in the gallery. ",
+      c.false_match
+        ? `At most ${percent(c.false_match.bound)} of those that are not get a match, with confidence ${percent(c.confidence)}.`
+        : c.false_match_rate === null
+          ? ""
+          : `${percent(c.false_match_rate)} of those that are not got a match; nothing is promised about them.`,
     ),
     h(
       "p",
       { class: "soft" },
-      `Upper bound on the error ${percent(c.error_bound)}; ${percent(c.unknown_rate)} of the queries were unknown; `,
+      `Tolerated error among matches ${percent(c.max_error)}; ${percent(c.unknown_rate)} of the queries were unknown; `,
       `gallery of ${c.gallery} items, ${c.identities} identities; made ${c.made}.`,
     ),
   );

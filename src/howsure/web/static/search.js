@@ -23,6 +23,7 @@ const last = {
   /** @type {Harm} */ harm: { crop: 0, blur: 0, occlusion: 0, noise: 0 },
   /** @type {Result[]} */ before: [], // as the pictures are, before harm
   drifted: false,
+  /** @type {string[]} */ stale: [], // how the gallery differs from the one that was calibrated
 };
 
 /** @type {import("./app.js").View} */
@@ -54,13 +55,15 @@ export function searchView(root) {
         const first = await api.search(last.pictures, NOTHING, { trial: false, signal: mine.signal });
         last.before = first.results;
         last.drifted = first.drifted === true;
+        last.stale = first.stale;
       }
       const harmed = Object.values(last.harm).some((severity) => severity > 0);
       const results = harmed ? (await searchHarmed(mine.signal)).results : last.before;
       problem.textContent = "";
-      drift.textContent = last.drifted
-        ? "Lately, pictures are not like those the model was calibrated on: its promise does not cover them."
-        : "";
+      drift.textContent = [
+        last.drifted ? "Lately, pictures are not like those the model was calibrated on: its promise does not cover them." : "",
+        last.stale.length ? `The promise was made for another gallery: ${last.stale.join(", ")}. Calibrate again.` : "",
+      ].join(" ").trim();
       answers.replaceChildren(
         ...results.map((result, i) => answerCard(result, harmed ? (last.before[i] ?? null) : null, found)),
       );

@@ -64,7 +64,7 @@ def test_vectors_are_calibrated_asked_and_found_again(vectors: Gallery) -> None:
 def test_a_gallery_that_grew_is_corrected_for_and_reported(vectors: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = drawn(range(40), 30, seed=2)
     vectors.calibrate(x, y, max_error=0.05)
-    new, whose = drawn(range(40), 20, seed=3)
+    new, whose = drawn(range(40), 60, seed=3)
     before = vectors.evaluate(new, whose)["known"]
     others, names = drawn(range(40, 75), 5, seed=4)
     vectors.add(others, ids=[f"other {row}" for row in range(len(others))], labels=names)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from howsure import __version__, data
 from howsure.backbones import BACKBONES, build_backbone, evaluating, feature_count
 from howsure.data import ImageSet, InputSpec, Skipped
 from howsure.data.content import UNKNOWN, SeenContent, content_hashes, read_seen
+from howsure.data.measures import measure
 from howsure.embeddings import Embedding, cat
 from howsure.errors import InputError, ModelError
 from howsure.files import CHECKSUM, sealed, unsealed, write_whole
@@ -43,6 +44,15 @@ class Encoded:
     images: ImageSet
     skipped: tuple[Skipped, ...]
     content: np.ndarray  # (N,) int64, see `content_hashes`
+    measures: np.ndarray | None = None  # (N, M) of their quality, where it was asked for
+
+
+class _Batch(NamedTuple):
+    """Normalised float pixels (B, C, H, W), and where they come from pictures, what these are."""
+
+    pixels: Tensor
+    stored: Tensor | None = None  # the same as uint8
+    measures: np.ndarray | None = None  # (B, M) of their quality, where it was asked for
 
 
 class Embedder(nn.Module):
@@ -170,20 +180,27 @@ class Embedder(nn.Module):
         is called with the number of pictures done. A picture that cannot be read is an error; `encode_set` skips it.
         """
         parts, done = [], 0
-        for pixels, _ in self._batches(inputs, batch):
-            parts.append(self._encoded(pixels))
-            done += len(pixels)
+        for part in self._batches(inputs, batch):
+            parts.append(self._encoded(part.pixels))
+            done += len(part.pixels)
             if progress:
                 progress(done)
         return _joined(parts)
 
-    def encode_content(self, inputs: Any, *, batch: int = 256) -> tuple[Embedding, np.ndarray | None]:
-        """The embedding as `encode` gives it, and the content hashes of the pictures, (N,); None for tensors."""
-        parts, content = [], []
-        for pixels, stored in self._batches(inputs, batch):
-            parts.append(self._encoded(pixels))
-            content += [] if stored is None else [content_hashes(stored)]
-        return _joined(parts), np.concatenate(content) if content else None
+    def encode_content(
+        self, inputs: Any, *, batch: int = 256, measured: bool = False
+    ) -> tuple[Embedding, np.ndarray | None, np.ndarray | None]:
+        """The embedding as `encode` gives it, and content hashes (N,) of the pictures; None for tensors.
+
+        With `measured` also measures (N, M) of their quality.
+        """
+        parts, content, measures = [], [], []
+        for part in self._batches(inputs, batch, measured=measured):
+            parts.append(self._encoded(part.pixels))
+            content += [] if part.stored is None else [content_hashes(part.stored)]
+            measures += [] if part.measures is None else [part.measures]
+        hashes, quality = (np.concatenate(arrays) if arrays else None for arrays in (content, measures))
+        return _joined(parts), hashes, quality
 
     def encode_split(self, inputs: Any, *, batch: int = 256) -> tuple[Embedding, Tensor | None]:
         """The embedding as `encode` gives it, and the epistemic part of each uncertainty, (N,).
@@ -192,9 +209,9 @@ class Embedder(nn.Module):
         a posterior, and None where a posterior cannot separate the parts.
         """
         embeddings, parts = [], []
-        for pixels, _ in self._batches(inputs, batch):
+        for batched in self._batches(inputs, batch):
             with evaluating(self):
-                features = self.backbone(pixels.to(self.device))
+                features = self.backbone(batched.pixels.to(self.device))
                 embedding = self._from_features(features)
                 part = self.model_part(embedding, features)
             embeddings.append(embedding.to(device="cpu").checked())
@@ -206,19 +223,30 @@ class Embedder(nn.Module):
         posterior = posterior_of(self.head)
         return posterior.model_part(embedding, features) if posterior else torch.zeros_like(embedding.uncertainty)
 
-    def encode_stream(self, images: ImageSet, *, batch: int = 256, strict: bool = False) -> Iterator[Encoded]:
+    def encode_stream(
+        self, images: ImageSet, *, batch: int = 256, strict: bool = False, measured: bool = False
+    ) -> Iterator[Encoded]:
         """The embedding of a set of any size, `batch` pictures at a time; unreadable ones are skipped and reported."""
-        for chunk in data.stream(images, self.spec, batch=batch, strict=strict):
+        for chunk in data.stream(images, self.spec, batch=batch, strict=strict, measured=measured):
             embedding = self._encoded(self.spec.normalise(chunk.pixels.to(self.device)))
-            yield Encoded(embedding, images.subset(chunk.indices), chunk.skipped, content_hashes(chunk.pixels))
+            part, content = images.subset(chunk.indices), content_hashes(chunk.pixels)
+            yield Encoded(embedding, part, chunk.skipped, content, chunk.measures)
 
     def encode_set(
-        self, images: ImageSet, *, strict: bool = False, progress: Callable[[int], None] | None = None
+        self,
+        images: ImageSet,
+        *,
+        strict: bool = False,
+        measured: bool = False,
+        progress: Callable[[int], None] | None = None,
     ) -> Encoded:
-        """The embedding of every readable picture of a set, and a report on the others; none readable is an error."""
+        """The embedding of every readable picture of a set, and a report on the others; none readable is an error.
+
+        With `measured` also measures of the quality of each.
+        """
         parts: list[Encoded] = []
         skipped: list[Skipped] = []
-        for part in self.encode_stream(images, strict=strict):
+        for part in self.encode_stream(images, strict=strict, measured=measured):
             parts.append(part)
             skipped.extend(part.skipped)
             if progress:
@@ -227,11 +255,13 @@ class Embedder(nn.Module):
         if not kept:
             raise data.none_readable(images, skipped)
         rows = {name: row for row, name in enumerate(images.ids)}
+        measures = [part.measures for part in parts if part.measures is not None]
         return Encoded(
             cat([part.embedding for part in parts]),
             images.subset([rows[name] for name in kept]),
             tuple(skipped),
             np.concatenate([part.content for part in parts]),
+            np.concatenate(measures) if measures else None,
         )
 
     def save(self, path: str | Path) -> None:
@@ -298,26 +328,30 @@ class Embedder(nn.Module):
         with evaluating(self):
             return self(pixels.to(self.device)).to(device="cpu").checked()
 
-    def _batches(self, inputs: Any, batch: int) -> Iterable[tuple[Tensor, Tensor | None]]:
-        """From whatever `encode` takes: normalised float batches, each with its pixels as stored, uint8, if it has."""
+    def _batches(self, inputs: Any, batch: int, *, measured: bool = False) -> Iterable[_Batch]:
+        """From whatever `encode` takes."""
         if isinstance(inputs, (str, Path, Image.Image)):
             inputs = [inputs]
         if isinstance(inputs, ImageSet):
-            chunks = data.stream(inputs, self.spec, batch=batch, strict=True)
-            return self._normalised(chunk.pixels for chunk in chunks)
+            chunks = data.stream(inputs, self.spec, batch=batch, strict=True, measured=measured)
+            return (self._batch(chunk.pixels, chunk.measures) for chunk in chunks)
         if isinstance(inputs, Tensor):
-            return ((part, None) for part in inputs.split(batch))
+            return (_Batch(part) for part in inputs.split(batch))
         if isinstance(inputs, (Sequence, np.ndarray)):
-            return self._normalised(self._picture_batches(inputs, batch))
-        return ((item[0] if isinstance(item, (tuple, list)) else item, None) for item in inputs)
+            return self._picture_batches(inputs, batch, measured=measured)
+        return (_Batch(item[0] if isinstance(item, (tuple, list)) else item) for item in inputs)
 
-    def _normalised(self, batches: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        return ((self.spec.normalise(stored.to(self.device)), stored) for stored in batches)
+    def _batch(self, stored: Tensor, measures: np.ndarray | None) -> _Batch:
+        return _Batch(self.spec.normalise(stored.to(self.device)), stored, measures)
 
-    def _picture_batches(self, pictures: Sequence[Any] | np.ndarray, batch: int) -> Iterator[Tensor]:
+    def _picture_batches(self, pictures: Sequence[Any] | np.ndarray, batch: int, *, measured: bool) -> Iterator[_Batch]:
         for start in range(0, len(pictures), batch):
-            rows = [self.spec.pixels(_picture(item)) for item in pictures[start : start + batch]]
-            yield torch.from_numpy(np.stack(rows))
+            pixels, measures = [], []
+            for item in pictures[start : start + batch]:
+                picture = _picture(item)
+                pixels.append(self.spec.pixels(picture))
+                measures += [measure(picture, side=self.spec.side)] if measured else []
+            yield self._batch(torch.from_numpy(np.stack(pixels)), np.array(measures) if measured else None)
 
 
 def _joined(parts: list[Embedding]) -> Embedding:

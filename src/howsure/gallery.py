@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from torch import Tensor
 
 from howsure import data
 from howsure.data import ImageSet, Skipped
@@ -19,8 +18,9 @@ from howsure.decide import Answer, Certificate, Drift, DriftState, Finding, Poli
 from howsure.decide.outcomes import Tally, verdicts_of
 from howsure.decide.seen import Items, unseen
 from howsure.embedder import Embedder, Encoded
-from howsure.embeddings import Embedding, Point
+from howsure.embeddings import Embedding
 from howsure.errors import GalleryError, InputError, ModelError
+from howsure.given import items_of, labelled_items, quality_of
 from howsure.index import Index, Matches, connect
 from howsure.index.index import FINGERPRINT
 from howsure.match import Matcher, match_probability
@@ -269,8 +269,9 @@ class Gallery:
         gallery holds, or training showed, are left out; many are an error, unless `allow_seen`. The certificate's
         `seen` says what was found. If no policy can promise it, that is an error, and an earlier policy stays.
         """
-        held = self._labelled(items, labels)
-        held = held if unknown is None else held.and_unknown(self._items(unknown))
+        given = data.loaded(items)
+        held = labelled_items(given, labels, self._reader)
+        held = held if unknown is None else held.and_unknown(self._items(unknown, measured=True))
         held = held if ids is None else replace(held, ids=tuple(checked_text(name, "id") for name in ids))
         changes = self.index.changes
         stored = Items.from_index(self.index)
@@ -289,6 +290,8 @@ class Gallery:
             seed=seed,
             model=self.index.about.get(FINGERPRINT) or "",
             ids=held.ids,
+            quality=None if held.measures is None else quality_of(given, side=self.embedder.spec.side, seed=seed),
+            measures=held.measures,
         )
         policy = replace(policy, certificate=replace(policy.certificate, changes=changes, seen=seen))
         if self._on_server:
@@ -306,14 +309,26 @@ class Gallery:
 
     # Asking.
 
-    def ask(self, items: Any, k: int = 5, *, sets: bool | float = False, watch: bool = True) -> list[Finding]:
+    def ask(
+        self,
+        items: Any,
+        k: int = 5,
+        *,
+        sets: bool | float = False,
+        watch: bool = True,
+        measures: np.ndarray | None = None,
+    ) -> list[Finding]:
         """One finding a query: match, unknown or not sure, with the k best matches, and with `sets` a prediction set.
 
         Answers are corrected for a gallery that has grown since calibration. With `watch`, these queries count when
-        `status` says whether queries are still like those of calibration.
+        `status` says whether queries are still like those of calibration. Of pictures the quality is looked at; where
+        you give embeddings of pictures, their `measures` (Q, M) may come along, see `howsure.data.measures`.
         """
-        link = None if self.policy else self.matcher
-        findings = ask(self.index, self.embed(items), policy=self.policy, matcher=link, k=k, sets=sets)
+        policy = self.policy
+        asked = self._items(items, measured=policy is not None and policy.quality is not None)
+        how: dict[str, Any] = {"matcher": None if policy else self.matcher, "k": k, "sets": sets}
+        measures = asked.measures if measures is None else measures
+        findings = ask(self.index, asked.embedding, policy=policy, measures=measures, **how)
         if watch:
             self.watch(findings)
         return findings
@@ -344,8 +359,8 @@ class Gallery:
 
     def evaluate(self, items: Any, labels: Iterable[Any] | None = None) -> dict[str, Tally]:
         """What the policy makes of labelled queries: answered and wrong, among known and among unknown identities."""
-        asked = self._labelled(items, labels)
-        findings = self.ask(asked.embedding, watch=False)
+        asked = labelled_items(items, labels, self._reader)
+        findings = self.ask(asked.embedding, watch=False, measures=asked.measures)
         counts = zip(asked.labels, self.index.references(asked.labels), strict=True)
         unknown = np.array([label is None or not count for label, count in counts])
         verdicts = verdicts_of(findings, asked.labels, unknown=unknown)
@@ -370,32 +385,9 @@ class Gallery:
         """Items as embeddings of this gallery's model, or as they are."""
         return self._items(items).embedding
 
-    def _items(self, given: Any) -> Items:
-        items = data.loaded(given)
-        if isinstance(items, Embedding):
-            return Items.from_embedding(items)
-        if isinstance(items, ImageSet):
-            items = self.embedder.encode_set(items)
-        if isinstance(items, Encoded):
-            return Items.from_pictures(items.embedding, items.images, items.content)
-        shape = tuple(items.shape) if isinstance(items, (np.ndarray, Tensor)) else ()
-        if self.model is None:
-            if len(shape) == 2:
-                return Items.from_embedding(Point.from_vectors(items))
-            what, expected = "items of a gallery without a model", "a float array or tensor (N, D), or an Embedding"
-            fix = "create the gallery with a model to add pictures"
-        elif len(shape) == 2:
-            what, expected = "items of a gallery with a model", "pictures, or an Embedding"
-            fix = "wrap embeddings that its model made, as Point(tensor)"
-        else:
-            return Items.from_embedding(*self.embedder.encode_content(items))
-        raise InputError(what, expected=expected, got=f"{type(items).__name__} {shape or ''}".strip(), fix=fix)
+    def _items(self, given: Any, *, measured: bool = False) -> Items:
+        return items_of(given, self._reader, measured=measured)
 
-    def _labelled(self, items: Any, labels: Iterable[Any] | None) -> Items:
-        given = data.loaded(items)
-        if labels is None and not isinstance(given, (ImageSet, Encoded)):
-            raise InputError("labels", expected="one for every item", got="none", fix="give labels=...")
-        if isinstance(given, ImageSet) and labels is not None:
-            given, labels = replace(given, labels=tuple(checked_labels(labels, len(given)))), None
-        found = self._items(given)
-        return found if labels is None else replace(found, labels=tuple(checked_labels(labels, len(found))))
+    @property
+    def _reader(self) -> Callable[[], Embedder] | None:
+        return None if self.model is None else lambda: self.embedder

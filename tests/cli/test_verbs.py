@@ -78,6 +78,8 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
         "query",
         "answer",
         "reason",
+        "why",
+        "fault",
         "probability",
         "needed",
         "none",

@@ -11,6 +11,7 @@ from howsure.decide import (
     SetRule,
     UnknownRule,
 )
+from howsure.decide.conflict import Conflict
 from howsure.decide.evidence import FEATURES, PLAIN
 from howsure.decide.probability import AnswerProbabilities
 from howsure.match import Matcher
@@ -48,9 +49,10 @@ def policy(*, remoteness: float | None = 2.0, novelty: float | None = None, unce
         choice=Choice("margin", "distance", 0.1, {"margin": 0.1, "distance": 0.2}),
         match_at=1.0,
         match_within=50.0,
+        conflict=Conflict(Link(BY_MARGIN), 0.9),
         unknown=None if remoteness is None else UnknownRule(remoteness, novelty, 3, 320),
         sets=SetRule((0.0, 0.0, 0.1, 0.5), 5, (-3.0, 0.0)),
-        limits=Limits(gap=1.0, margin=0.7, uncertainty=uncertainty, gallery_uncertainty=0.3, references=2),
+        limits=Limits(gap=1.0, uncertainty=uncertainty, gallery_uncertainty=0.3, references=2),
         reference=Reference((0.1, 0.2, 0.3), (0.5, 0.6, 0.1)),
         certificate=CERTIFICATE,
         honesty={"right": HONESTY},

@@ -2,10 +2,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from decide.policies import policy
-from howsure.decide import REASONS, Answer, Evidence, decide, verify_pair
+from howsure.decide import REASONS, Answer, Beside, Evidence, decide, verify_pair
 
 
 def evidence(
@@ -20,6 +20,10 @@ def evidence(
     others = dict.fromkeys((field.name for field in fields(Evidence)), 1.0)
     own = {"margin": margin, "remoteness": remoteness, "uncertainty": uncertainty, "novelty": novelty, "gap": gap}
     return Evidence(**{name: np.array([value]) for name, value in (others | own).items()})
+
+
+def few(references: int) -> Beside:
+    return Beside(references=np.array([references]))
 
 
 @pytest.mark.parametrize(("margin", "kind"), [(1.0, "match"), (3.0, "match"), (0.999, "not_sure"), (-9.0, "not_sure")])
@@ -65,7 +69,7 @@ def test_a_poor_picture_is_not_called_unknown_where_it_can_be_told() -> None:
 
 def test_fewer_references_than_calibration_met_are_a_thin_gallery() -> None:
     far = evidence(remoteness=2.5)
-    (one,), (two,) = (decide(policy(), far, references=[count]) for count in (1, 2))
+    (one,), (two,) = (decide(policy(), far, few(count)) for count in (1, 2))
     assert (one.kind, one.reason) == ("not_sure", "thin_gallery")
     assert two.kind == "unknown"
 
@@ -79,8 +83,9 @@ REASONED = {
     "unfamiliar": evidence(0.1, gap=1.1, uncertainty=0.9),
     "poor_image": evidence(0.1, uncertainty=0.9),
     "conflict": evidence(0.1),
-    "no_close_match": evidence(),
+    "unlikely": evidence(),
 }
+TORN = Beside(either=evidence(logit(0.9) + 1e-9))
 
 
 def test_a_novel_picture_is_unfamiliar_wherever_it_lands() -> None:
@@ -90,28 +95,46 @@ def test_a_novel_picture_is_unfamiliar_wherever_it_lands() -> None:
 
 @pytest.mark.parametrize("reason", REASONED)
 def test_the_first_reason_that_applies(reason: str) -> None:
-    (answer,) = decide(policy(), REASONED[reason])
+    (answer,) = decide(policy(), REASONED[reason], None if reason == "unlikely" else TORN)
     assert (answer.kind, answer.reason) == ("not_sure", reason)
 
 
+def test_a_conflict_is_between_two_of_which_it_probably_is_one() -> None:
+    (torn,) = decide(policy(), evidence(0.0), TORN)
+    assert (torn.reason, torn.either) == ("conflict", pytest.approx(0.9))
+    assert torn.why == "it is one of two identities with a probability of 90%, the likelier of them has 50%"
+    (ahead,) = decide(policy(), evidence(logit(0.61)), TORN)  # more than two thirds of both
+    assert (ahead.reason, ahead.either) == ("unlikely", None)
+    (unsure,) = decide(policy(), evidence(0.0), Beside(either=evidence(2.1)))  # 89 %, and it takes 90
+    assert (unsure.reason, unsure.either) == ("unlikely", None)
+    (match,) = decide(policy(), evidence(2.0), TORN)
+    assert (match.reason, match.either) == (None, None)
+
+
+def test_the_weakest_reason_names_the_numbers_that_decided() -> None:
+    (answer,) = decide(policy(), evidence(0.0))
+    assert answer.why == "the best match is right with a probability of 50%, an answer needs 73%"
+    (close,) = decide(policy(), evidence(0.999))
+    assert close.why == "the best match is right with a probability of 73.09%, an answer needs 73.11%"
+
+
 @pytest.mark.parametrize(
-    ("references", "uncertainty", "reason"),
+    ("references", "scarcest", "uncertainty", "reason"),
     [
-        ([1], None, "thin_gallery"),
-        ([2], None, "no_close_match"),
-        ([5], 0.4, "thin_gallery"),
-        ([5], 0.3, "no_close_match"),
-        (None, 0.4, "thin_gallery"),
-        (None, None, "no_close_match"),
+        ([1], [1], None, "thin_gallery"),
+        ([2], [1], None, "thin_gallery"),
+        ([2], [2], None, "unlikely"),
+        ([5], [5], 0.4, "thin_gallery"),
+        ([5], [5], 0.3, "unlikely"),
+        (None, None, 0.4, "thin_gallery"),
+        (None, None, None, "unlikely"),
     ],
 )
-def test_thin_gallery(references: list[int] | None, uncertainty: float | None, reason: str) -> None:
-    (answer,) = decide(
-        policy(),
-        evidence(),
-        references=references,
-        match_uncertainty=None if uncertainty is None else np.array([uncertainty]),
-    )
+def test_thin_gallery(
+    references: list[int] | None, scarcest: list[int] | None, uncertainty: float | None, reason: str
+) -> None:
+    arrays = (None if values is None else np.array(values) for values in (references, scarcest))
+    (answer,) = decide(policy(), evidence(), Beside(*arrays, None if uncertainty is None else np.array([uncertainty])))
     assert answer.reason == reason
 
 
@@ -120,17 +143,17 @@ def test_an_embedding_that_tells_its_novelty_may_be_far_from_all_items() -> None
     mine = policy()
     mine = replace(mine, limits=replace(mine.limits, gap=None))
     (answer,) = decide(mine, evidence(gap=1e9))
-    assert answer.reason == "no_close_match"
+    assert answer.reason == "unlikely"
 
 
 def test_far_from_a_single_reference_is_a_thin_gallery() -> None:
-    (one,), (two,) = (decide(policy(), evidence(gap=1.1), references=[count]) for count in (1, 2))
+    (one,), (two,) = (decide(policy(), evidence(gap=1.1), few(count)) for count in (1, 2))
     assert (one.reason, two.reason) == ("thin_gallery", "unfamiliar")
 
 
 def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
     (answer,) = decide(policy(uncertainty=None), evidence(uncertainty=1e9))
-    assert answer.reason == "no_close_match"
+    assert answer.reason == "unlikely"
 
 
 def test_one_answer_a_query_in_order() -> None:
@@ -168,7 +191,7 @@ def test_a_gallery_of_quite_another_size_withdraws_the_promise() -> None:
 
 
 def test_every_reason_has_words() -> None:
-    assert {*REASONED, "thin_gallery", "gallery_changed", "not_calibrated"} == set(REASONS)
+    assert {*REASONED, "thin_gallery", "no_close_match", "gallery_changed", "not_calibrated"} == set(REASONS)
 
 
 @pytest.mark.parametrize(("probability", "kind"), [(0.97, "match"), (0.5, "not_sure"), (0.03, "unknown")])

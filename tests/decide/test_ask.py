@@ -67,7 +67,7 @@ def test_far_from_everything_is_unknown(gallery: Index) -> None:
 
 def uncertain() -> Policy:
     """Never sure, and every distance is typical: what is left are conflicts and thin galleries."""
-    return replace(policy(remoteness=None), match_at=1e9, limits=replace(policy().limits, gap=1e9, margin=1.0))
+    return replace(policy(remoteness=None), match_at=1e9, limits=replace(policy().limits, gap=1e9))
 
 
 def reason(found: Finding) -> str | None:
@@ -76,8 +76,10 @@ def reason(found: Finding) -> str | None:
 
 def test_items_without_a_label_are_identities_of_their_own(gallery: Index) -> None:
     """Between two pictures of ann there is no conflict; between two nameless items there is."""
-    ann, nameless = ask(gallery, embedding(0.05, 6.05), policy=uncertain())
-    assert reason(ann) == "no_close_match"
+    made = replace(uncertain().certificate, gallery=len(gallery), identities=4)
+    bare = replace(uncertain(), limits=replace(uncertain().limits, references=1), certificate=made)
+    ann, nameless = ask(gallery, embedding(0.05, 6.05), policy=bare)
+    assert reason(ann) == "unlikely"
     assert reason(nameless) == "conflict"
 
 
@@ -133,5 +135,6 @@ def test_members_of_an_ensemble_vote_among_the_candidates(tmp_path: Path) -> Non
     with LocalIndex.create(tmp_path / "ensemble") as index:
         index.add(["a", "b"], Draws.stack([first, second]), labels=["ann", "bob"])
         query = Draws.stack([Point(torch.tensor([[0.1]])), Point(torch.tensor([[0.1]]))])
-        seen = _evidence(index, query, index.search(query, 2), policy())
+        seen, as_one = _evidence(index, query, index.search(query, 2), policy())
     assert seen.member_agreement.tolist() == [1.0]  # of the two nearest to each member, one shows the answer
+    assert as_one.member_agreement.tolist() == [2.0]  # and both, if the two identities are one

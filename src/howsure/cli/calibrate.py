@@ -51,6 +51,7 @@ def calibrate(
     from howsure.decide import calibrate as fit
     from howsure.decide.seen import unseen
     from howsure.gallery import Gallery
+    from howsure.given import quality_of
 
     tolerated: dict[str, Any] = {
         "max_error": max_error,
@@ -66,8 +67,8 @@ def calibrate(
     answering = where if model is None else gallery
     with Gallery.open(answering, model=model) if answering is not None else nullcontext() as opened:
         embedder = opened.embedder.to(device()) if opened else load_model(Path(where))
-        held = encode(embedder, data, strict=strict, labelled=True)
-        others = encode(embedder, unknown, strict=strict) if unknown is not None else None
+        held = encode(embedder, data, strict=strict, labelled=True, measured=True)
+        others = encode(embedder, unknown, strict=strict, measured=True) if unknown is not None else None
         try:
             if opened:
                 policy = opened.calibrate(held, unknown=others, allow_seen=allow_seen, **tolerated)
@@ -82,6 +83,8 @@ def calibrate(
                     references.identities,
                     model=embedder.fingerprint,
                     ids=query.ids,
+                    quality=quality_of(held, side=embedder.spec.side, seed=seed),
+                    measures=query.measures,
                     **tolerated,
                 )
                 policy = replace(policy, certificate=replace(policy.certificate, seen=seen))
@@ -122,7 +125,7 @@ def _halves(held: Encoded, *, seed: int) -> tuple[Items, Items]:
 def _items(found: Encoded) -> Items:
     from howsure.decide.seen import Items
 
-    return Items.from_pictures(found.embedding, found.images, found.content)
+    return Items.from_pictures(found.embedding, found.images, found.content, found.measures)
 
 
 def _report(seen: Seen) -> None:

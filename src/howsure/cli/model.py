@@ -26,13 +26,18 @@ def require_no_model(out: Path) -> None:
         raise ModelError(f"{out} already holds a model", fix="use another name")
 
 
-def encode(embedder: Embedder, source: str | ImageSet, *, strict: bool, labelled: bool = False) -> Encoded:
-    """The embeddings of the pictures that can be read; with `labelled`, each of them must have a label."""
+def encode(
+    embedder: Embedder, source: str | ImageSet, *, strict: bool, labelled: bool = False, measured: bool = False
+) -> Encoded:
+    """The embeddings of the pictures that can be read; with `labelled`, each of them must have a label.
+
+    With `measured` also what measures their quality.
+    """
     from howsure import data
 
     images = data.load(source) if isinstance(source, str) else source
     with progress(f"embedding {images.name}", len(images)) as bar:
-        encoded = embedder.encode_set(images, strict=strict, progress=bar)
+        encoded = embedder.encode_set(images, strict=strict, measured=measured, progress=bar)
     report_skipped(encoded.skipped)
     missing = encoded.images.labels.count(None)
     if labelled and missing:

@@ -30,16 +30,16 @@ def search(
     """Search a gallery: the answer, how probable it is, and the matches it rests on."""
     from howsure import data as pictures
     from howsure.decide.prediction_sets import checked_probability
-    from howsure.embeddings import cat
     from howsure.gallery import Gallery
 
     with Gallery.open(gallery, model=model) as opened:
         if opened.index.recovered:
             say(opened.index.recovered)
         opened.embedder.to(device())
-        encoded = [opened.embedder.encode_set(pictures.load(source), strict=strict) for source in images]
-        asked = cat([one.embedding for one in encoded])
-        findings = opened.ask(asked, k, sets=False if sets is None else checked_probability(sets))
+        encoded = [opened.embedder.encode_set(pictures.load(one), strict=strict, measured=True) for one in images]
+        wanted = False if sets is None else checked_probability(sets)
+        findings = [one for part in encoded for one in opened.ask(part, k, sets=wanted, watch=False)]
+        opened.watch(findings)
         status = opened.status()
     for one in encoded:
         report_skipped(one.skipped)
@@ -73,6 +73,8 @@ def _json(query: str, finding: Finding) -> dict[str, Any]:
         "query": query,
         "answer": finding.answer.kind,
         "reason": finding.answer.reason,
+        "why": finding.answer.why,
+        "fault": finding.answer.fault,
         "probability": finding.answer.probability,
         "needed": finding.answer.needed,
         "none": finding.answer.none,
@@ -85,8 +87,6 @@ def _json(query: str, finding: Finding) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from howsure.decide import REASONS
-
     words = {"match": "match", "unknown": "unknown", "not_sure": "not sure"}[result["answer"]]
     best = result["matches"][0] if result["matches"] else None
     line = f"{words}: {best['label'] or best['id']}" if best and words == "match" else words
@@ -96,8 +96,8 @@ def _print(result: dict[str, Any]) -> None:
             line += f", a match needs {result['needed']:.3f}"
     if result["none"] is not None:
         line += f"   P(none of the gallery) = {result['none']:.3f}"
-    if result["reason"]:
-        line += f"   ({REASONS[result['reason']]})"
+    if result["why"]:
+        line += f"   ({result['why']})"
     print(f"{result['query']}\n  {line}")
     if chosen := result["set"]:
         named = [*chosen.identities, *(["unknown"] if chosen.unknown else [])]

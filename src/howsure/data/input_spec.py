@@ -47,6 +47,11 @@ class InputSpec:
         if min(self.std) <= 0:
             raise InputError("std", expected="positive numbers", got=repr(self.std))
 
+    @property
+    def side(self) -> int:
+        """Pixels of the shorter side."""
+        return min(self.height, self.width)
+
     def pixels(self, image: Image.Image) -> np.ndarray:
         """The picture as uint8 (C, H, W).
 

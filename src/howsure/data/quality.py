@@ -24,6 +24,7 @@ from howsure.numerics.typical import Typical, fit_typical
 
 POOR = 0.05  # of pictures like those it was fitted on, at most this share is called poor
 ENOUGH = math.ceil(1 / POOR) - 1  # pictures that a limit takes
+LEAST = 2 * ENOUGH  # of a set
 MOST = 600  # pictures measured; more say nothing new
 NAMED = 2.5  # standard deviations from which on a fault has a name
 CLEAR = 0.8  # a fault nearly as large as the largest leaves open which it is
@@ -117,7 +118,7 @@ def fit_quality(images: ImageSet, *, side: int, seed: int = 0) -> Quality:
             faulty += [measure(worse, side=side) for worse in _faults(reduced(picture, side), rng)]
     if len(held) < ENOUGH:
         got = f"{len(typical) + len(held)} in {images.name}"
-        raise CalibrationError("pictures", expected=f"at least {2 * ENOUGH}", got=got, fix="add good pictures")
+        raise CalibrationError("pictures", expected=f"at least {LEAST}", got=got, fix="add good pictures")
     return quality_from(np.array(typical), np.array(held), np.array(faulty), side=side)
 
 

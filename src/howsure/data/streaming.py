@@ -32,6 +32,7 @@ class Chunk:
     indices: np.ndarray  # (b,)
     pixels: Tensor  # (b, C, H, W) uint8
     skipped: tuple[Skipped, ...]
+    measures: np.ndarray | None = None  # (b, M) of their quality, where it was asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +44,13 @@ class Decoded:
     skipped: tuple[Skipped, ...]
 
 
-def stream(images: ImageSet, spec: InputSpec, *, batch: int = 256, strict: bool = False) -> Iterator[Chunk]:
+def stream(
+    images: ImageSet, spec: InputSpec, *, batch: int = 256, strict: bool = False, measured: bool = False
+) -> Iterator[Chunk]:
     """The pictures in order, `batch` at a time, decoded by several threads a little ahead of the reader.
 
-    A picture that cannot be read is missing from its chunk and listed in `skipped`; with `strict` it raises.
+    A picture that cannot be read is missing from its chunk and listed in `skipped`; with `strict` it raises. With
+    `measured` each brings its quality, see `howsure.data.measures`.
     """
     if batch < 1:
         raise InputError("batch", expected="at least 1", got=str(batch))
@@ -56,7 +60,9 @@ def stream(images: ImageSet, spec: InputSpec, *, batch: int = 256, strict: bool 
         for start in range(0, len(images), batch):
             block = range(start, min(start + batch, len(images)))
             runs = [block[i : i + _RUN] for i in range(0, len(block), _RUN)]
-            waiting.append([pool.submit(_read, images, spec, rows=run, strict=strict) for run in runs])
+            waiting.append(
+                [pool.submit(_read, images, spec, rows=run, strict=strict, measured=measured) for run in runs]
+            )
             if len(waiting) > _AHEAD:
                 yield _chunk(waiting.popleft(), spec)
         while waiting:
@@ -65,14 +71,18 @@ def stream(images: ImageSet, spec: InputSpec, *, batch: int = 256, strict: bool 
         pool.shutdown(cancel_futures=True)
 
 
-_Outcome = tuple[int, np.ndarray | Skipped]
+_Outcome = tuple[int, tuple[np.ndarray, np.ndarray | None] | Skipped]  # pixels and measures, or why there are none
 
 
-def _read(images: ImageSet, spec: InputSpec, *, rows: range, strict: bool) -> list[_Outcome]:
+def _read(images: ImageSet, spec: InputSpec, *, rows: range, strict: bool, measured: bool) -> list[_Outcome]:
+    from howsure.data.measures import measure  # brings scipy
+
     outcomes: list[_Outcome] = []
     for i in rows:
         try:
-            outcomes.append((i, spec.pixels(images.image(i))))
+            image = images.image(i)
+            found = spec.pixels(image), measure(image, side=spec.side) if measured else None
+            outcomes.append((i, found))
         except DataError as error:
             if strict:
                 raise
@@ -87,10 +97,12 @@ def _chunk(runs: list[Future[list[_Outcome]]], spec: InputSpec) -> Chunk:
     outcomes = [outcome for run in runs for outcome in run.result()]
     read = [(i, found) for i, found in outcomes if not isinstance(found, Skipped)]
     stacked = np.empty((len(read), spec.channels, spec.height, spec.width), dtype=np.uint8)
-    for row, (_, found) in zip(stacked, read, strict=True):
-        row[:] = found
+    for row, (_, (pixels, _)) in zip(stacked, read, strict=True):
+        row[:] = pixels
+    measures = [found for _, (_, found) in read if found is not None]
     skipped = tuple(found for _, found in outcomes if isinstance(found, Skipped))
-    return Chunk(np.array([i for i, _ in read], dtype=np.int64), torch.from_numpy(stacked), skipped)
+    indices = np.array([i for i, _ in read], dtype=np.int64)
+    return Chunk(indices, torch.from_numpy(stacked), skipped, np.array(measures) if measures else None)
 
 
 def pixels(images: ImageSet, spec: InputSpec, *, strict: bool = False) -> Decoded:

@@ -6,7 +6,7 @@ binomial tests on thresholds of a score that was fitted without the queries that
 Beside it, the share of known queries that are called unknown is bounded by split conformal prediction.
 """
 
-from howsure.decide.answer import REASONS, Answer, decide, verify_pair
+from howsure.decide.answer import Answer, Beside, decide, verify_pair
 from howsure.decide.ask import Finding, Match, ask
 from howsure.decide.calibration import calibrate
 from howsure.decide.calibration_report import CalibrationReport
@@ -16,12 +16,14 @@ from howsure.decide.drift import Drift, DriftState, Reference
 from howsure.decide.evidence import DEPTH, Evidence, Own, lead, weigh
 from howsure.decide.policy import Choice, Limits, Policy
 from howsure.decide.prediction_sets import PredictionSet, SetRule
+from howsure.decide.reasons import REASONS, in_words
 from howsure.decide.unknown import UnknownRule
 
 __all__ = [
     "DEPTH",
     "REASONS",
     "Answer",
+    "Beside",
     "CalibrationReport",
     "Certificate",
     "Certified",
@@ -45,6 +47,7 @@ __all__ = [
     "certify",
     "decide",
     "grid_of",
+    "in_words",
     "lead",
     "least_count",
     "verify_pair",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from howsure.decide.answer import Answer, decide
-from howsure.decide.evidence import DEPTH, Evidence, weigh
+from howsure.decide.answer import Answer, Beside, decide
+from howsure.decide.evidence import DEPTH, NEAREST, Evidence, two_as_one, weigh
 from howsure.decide.policy import Policy
 from howsure.decide.prediction_sets import PredictionSet, checked_probability
 from howsure.decide.searched import BLOCK, nearest_to_members, own_of
@@ -56,13 +56,14 @@ def ask(
     matcher: Matcher | None = None,
     k: int = 5,
     sets: bool | float = False,
+    measures: np.ndarray | None = None,
 ) -> list[Finding]:
     """One finding a query. Items without a label are identities of their own.
 
     Without a policy every answer is `not_sure`, and `matcher`, where there is one, still gives probabilities. Where the
     gallery has changed since calibration, its identities are counted, and probabilities corrected for it. With `sets`
     each finding has the set of identities that contains the right answer with this probability; True stands for the
-    confidence of the policy.
+    confidence of the policy. `measures`, (Q, M), are those of the quality of the pictures, if they are at hand.
     """
     identities = policy.identities_in(index) if policy else None
     link = policy.matcher_at(identities) if policy else matcher
@@ -71,18 +72,18 @@ def ask(
     novel = [None] * len(query) if query.novelty is None else query.novelty.double().tolist()
     labels = matches.labels
     chosen: list[PredictionSet] | list[None] = [None] * len(query)
-    if sets:
-        chosen = _sets(policy, index, query, matches, sets)
-    if matches.ids.shape[1] == 0:
+    if policy and matches.ids.shape[1]:
+        evidence, either = _evidence(index, query, matches, policy)
+        scarcest = _scarcest(index, matches.labels[:, :NEAREST])
+        beside = Beside(matches.references, scarcest, matches.uncertainty[:, 0], either, measures)
+        answers = decide(policy, evidence, beside, identities=identities)
+        if sets:
+            chosen = _sets(policy, evidence, matches, sets)
+    elif sets:
+        got = "an empty gallery" if policy else "no policy"
+        raise CalibrationError("prediction sets", expected="a calibrated gallery", got=got, fix="run howsure calibrate")
+    elif matches.ids.shape[1] == 0:
         answers = [Answer("unknown", "no_close_match", None)] * len(query)
-    elif policy:
-        answers = decide(
-            policy,
-            _evidence(index, query, matches, policy),
-            identities=identities,
-            references=matches.references.tolist(),
-            match_uncertainty=matches.uncertainty[:, 0],
-        )
     else:
         answers = [Answer("not_sure", "not_calibrated", None)] * len(query)
     return [
@@ -106,25 +107,29 @@ def ask(
     ]
 
 
-def _sets(
-    policy: Policy | None, index: Index, query: Embedding, matches: Matches, sets: bool | float
-) -> list[PredictionSet]:
-    if policy is None or matches.ids.shape[1] == 0:
-        got = "an empty gallery" if policy else "no policy"
-        raise CalibrationError("prediction sets", expected="a calibrated gallery", got=got, fix="run howsure calibrate")
+def _sets(policy: Policy, evidence: Evidence, matches: Matches, sets: bool | float) -> list[PredictionSet]:
     probability = policy.certificate.confidence if sets is True else checked_probability(sets)
-    score = policy.chances.right.score(_evidence(index, query, matches, policy).features())
+    score = policy.chances.right.score(evidence.features())
     ids, labels = matches.ids[:, :DEPTH], matches.labels[:, :DEPTH]
     pairs = zip(ids.ravel().tolist(), labels.ravel().tolist(), strict=True)
     named = np.array([name if label is None else label for name, label in pairs], object).reshape(ids.shape)
     return policy.sets.sets(matches.distances[:, :DEPTH], named, score, probability=probability)
 
 
-def _evidence(index: Index, query: Embedding, matches: Matches, policy: Policy) -> Evidence:
+def _evidence(index: Index, query: Embedding, matches: Matches, policy: Policy) -> tuple[Evidence, Evidence]:
+    """What matches are evidence of, and what they would be if the two best identities were one."""
     found = _identities(matches.ids[:, :DEPTH], matches.labels[:, :DEPTH])
     members = _members(index, query, matches.ids[:, :DEPTH], found)
     own = own_of(query, matches.uncertainty[:, 0], members=members, by=policy.choice.by)
-    return weigh(matches.distances[:, :DEPTH], found, own, unit=policy.choice.unit)
+    distances, unit = matches.distances[:, :DEPTH], policy.choice.unit
+    return weigh(distances, found, own, unit=unit), weigh(distances, *two_as_one(found, own), unit=unit)
+
+
+def _scarcest(index: Index, labels: np.ndarray) -> np.ndarray:
+    """Of the identities near each query, (Q, k) labels, how many items the one with fewest has, (Q,)."""
+    names = [*dict.fromkeys(labels.ravel().tolist())]
+    counts = dict(zip(names, index.references(names), strict=True))
+    return np.array([[counts[name] for name in row] for row in labels.tolist()]).min(1)
 
 
 def _members(index: Index, query: Embedding, ids: np.ndarray, identities: np.ndarray) -> np.ndarray | None:

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
+from howsure.data.quality import Quality
 from howsure.decide.calibration_report import answer_reports, pair_report
 from howsure.decide.certificate import Certificate, Promise, Wanted
 from howsure.decide.certify import Certified, FalseMatches, upper_bound, widest_threshold
+from howsure.decide.conflict import fit_conflict
 from howsure.decide.drift import Reference
 from howsure.decide.evidence import Evidence
 from howsure.decide.held_out import HeldOut, check, data_hash
@@ -43,6 +46,8 @@ def calibrate(
     seed: int = 0,
     model: str = "",
     ids: Sequence[str] | None = None,
+    quality: Quality | None = None,
+    measures: np.ndarray | None = None,
 ) -> Policy:
     """The policy that answers most while three error rates stay at or below what is tolerated.
 
@@ -53,7 +58,8 @@ def calibrate(
     Queries are held-out pictures, `labels` their identities; None, or an identity that the gallery lacks, is an
     unknown. Where there are no unknowns, a share `unknown_rate` of the queries is searched with its own identity
     hidden, so that the policy has met some. `ids` name the queries in the certificate's hash; without them their
-    positions do.
+    positions do. With the `quality` of such pictures, and the `measures` (Q, M) of these, a picture with a fault is not
+    called unknown; every promise holds for queries that nobody looks at, too.
     """
     wanted = Wanted(max_error, confidence, max_false_unknown, max_false_match)
     check(query, labels, gallery, identities, unknown_rate=unknown_rate)
@@ -62,33 +68,45 @@ def calibrate(
     held = HeldOut.split(query, labels, identities, unknown_rate=unknown_rate, rng=rng)
     learned = learn(Ways.of(held, gallery, names, unknown_rate=unknown_rate, rng=rng), held, rng=rng)
     rule = prove(learned, held, wanted)
+    faulty = np.zeros(len(query), bool)
+    if quality is not None and measures is not None:
+        faulty = np.array([fault is not None for fault in quality.causes(measures)], bool)
     by, scores, right, evidence = learned.candidate.by, learned.scores, learned.right, learned.held.evidence
     compared, items = replace(held, query=ranked(query, by)), ranked(gallery, by)
     matcher = compared.fit_matcher(items, names, rng=rng)
     (slope,), shift = rule.meaning.logistic.coefficients, rule.meaning.logistic.offset
     link = Link(learned.score.rescaled(slope, shift), rule.meaning.steps)
     chances = AnswerProbabilities(link, fit_absent(evidence, right, held.known))
-    match, has_novelty = rule.match(learned), query.novelty is not None
+    known, has_novelty = evidence[held.known], query.novelty is not None
+    match_at = slope * -rule.proved.threshold + shift
+    conflict = fit_conflict(
+        learned.score,
+        learned.held.either,
+        held.known & learned.held.in_two(held.wanted),
+        folds=held.folds,
+        strangers=~held.known & ~rule.match(learned) & ~rule.calls_unknown(evidence),
+        needed=float(expit(link.log_odds(np.array(match_at)))),
+    )
     reports = {"same": pair_report(compared, items, names, matcher=matcher, rng=rng)}
     reports |= answer_reports(held, evidence, right, scores=scores, chances=chances)
     return Policy(
         matcher=matcher,
         chances=chances,
         choice=Choice(learned.candidate.words, by, learned.unit, learned.foreseen),
-        match_at=slope * -rule.proved.threshold + shift,
+        match_at=match_at,
         match_within=rule.reach,
+        conflict=conflict,
         unknown=rule.unknown,
         sets=_set_rule(learned, held, link.score(evidence.features())),
         limits=Limits(
-            gap=None if has_novelty else _high(evidence.gap[right & match]),
-            margin=_low(evidence.margin[right & match]),
-            uncertainty=_high(evidence.uncertainty[right & match]),
+            gap=None if has_novelty else _high(known.gap),
+            uncertainty=_high(known.uncertainty),
             gallery_uncertainty=_high(gallery.uncertainty.double().numpy()),
-            references=int(_low(held.references(names)[held.known])),
+            references=_enough(held.references(names)[held.known]),
         ),
         reference=_reference(evidence, has_novelty=has_novelty, rng=rng),
         certificate=Certificate(
-            **_promises(held, learned, rule, wanted=wanted),
+            **_promises(held, learned, rule, wanted=wanted, faulty=faulty),
             unknown_rate=float(1 - held.known.mean()),
             gallery=len(gallery),
             identities=len({*identities}),
@@ -97,6 +115,7 @@ def calibrate(
         ),
         honesty={name: report for name, report in reports.items() if report},
         model=model,
+        quality=quality,
     )
 
 
@@ -113,6 +132,10 @@ class Rule:
         """Which of the held-out queries get one, (Q,)."""
         near: np.ndarray = learned.held.evidence.remoteness < self.reach
         return near & (learned.scores >= -self.proved.threshold)
+
+    def calls_unknown(self, evidence: Evidence) -> np.ndarray:
+        """Which queries are too far off to be known, (Q,)."""
+        return np.zeros(len(evidence.remoteness), bool) if self.unknown is None else self.unknown.holds(evidence)
 
 
 def prove(learned: Learned, held: HeldOut, wanted: Wanted) -> Rule:
@@ -136,11 +159,11 @@ def prove(learned: Learned, held: HeldOut, wanted: Wanted) -> Rule:
     return Rule(proved, reach, unknown, meaning)
 
 
-def _promises(held: HeldOut, learned: Learned, rule: Rule, *, wanted: Wanted) -> dict[str, Any]:
+def _promises(held: HeldOut, learned: Learned, rule: Rule, *, wanted: Wanted, faulty: np.ndarray) -> dict[str, Any]:
     """Each promise, and what was seen beside it, on the queries that tested."""
     test, far, proved = learned.test, rule.unknown, rule.proved
     known, right, match = held.known[test], learned.right[test], rule.match(learned)[test]
-    unknown = np.zeros(len(test), bool) if far is None else ~match & far.holds(learned.held.evidence[test])
+    unknown = ~match & ~faulty[test] & rule.calls_unknown(learned.held.evidence[test])
     let_in, strangers = int(match[~known].sum()), int((~known).sum())
     false_unknown = false_match = None
     if far is not None:
@@ -187,9 +210,10 @@ def _high(values: np.ndarray) -> float | None:
     return float(np.quantile(values, 0.95)) if len(values) and np.ptp(values) > 0 else None
 
 
-def _low(values: np.ndarray) -> float:
-    """95 % lie above."""
-    return float(np.quantile(values, 0.05)) if len(values) else 0.0
+def _enough(references: np.ndarray) -> int:
+    """A third of what 95 % of the known queries have of their identity, and two where these have so many."""
+    usual = int(np.quantile(references, 0.05)) if len(references) else 0
+    return min(usual, max(2, usual // 3))
 
 
 def _reference(evidence: Evidence, *, has_novelty: bool, rng: np.random.Generator) -> Reference:

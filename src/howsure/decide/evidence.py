@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.special import logsumexp
@@ -80,6 +80,23 @@ class Own:
     novelty: np.ndarray | None = None
     spread: np.ndarray | float = 0.0  # variance of query and best match in their distance; 0 between means
     members: np.ndarray | None = None  # (Q, S, k) identities of the nearest to each member of an ensemble
+
+
+def second_best(identities: np.ndarray) -> np.ndarray:
+    """Of (Q, k) identities, best first, the second one of each query, (Q,); the best itself where it is alone."""
+    rows, other = np.arange(len(identities)), identities != identities[:, :1]
+    return identities[rows, other.argmax(1)]
+
+
+def two_as_one(identities: np.ndarray, own: Own) -> tuple[np.ndarray, Own]:
+    """(Q, k) identities and what queries bring, as if the two best identities of each query were one."""
+    best, second = identities[:, :1], second_best(identities)[:, None]
+
+    def joined(names: np.ndarray, best: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return np.where(names == second, best, names)
+
+    members = None if own.members is None else joined(own.members, best[:, None], second[:, None])
+    return joined(identities, best, second), replace(own, members=members)
 
 
 def weigh(distances: np.ndarray, identities: np.ndarray, own: Own, *, unit: float) -> Evidence:

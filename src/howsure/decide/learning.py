@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from howsure.decide.candidates import Candidate, Lesson, candidates, choose
+from howsure.decide.candidates import Candidate, Lesson, candidates, choose, steadied
 from howsure.decide.certify import grid_of
 from howsure.decide.evidence import FEATURES
 from howsure.decide.held_out import HeldOut
@@ -107,7 +107,7 @@ def learn(ways: Ways, held: HeldOut, *, rng: np.random.Generator) -> Learned:
         score = Logistic(nearer, 0.0)
     else:
         candidate, foreseen = choose({one: lessons[one.by] for one in ways.candidates})
-        score = candidate.fit(lessons[candidate.by].features, lessons[candidate.by].right)
+        score = steadied(candidate, lessons[candidate.by])
     by = candidate.by
     seen = np.concatenate([ways.practised[by].evidence.features(), ways.held[by].evidence[fit].features()])
     grid = grid_of(-score.log_odds(seen))

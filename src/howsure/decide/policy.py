@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from howsure.data.quality import Quality
 from howsure.decide.calibration_report import CalibrationReport
 from howsure.decide.certificate import Certificate
+from howsure.decide.conflict import Conflict
 from howsure.decide.drift import Reference
 from howsure.decide.evidence import Evidence
 from howsure.decide.prediction_sets import SetRule
@@ -31,13 +33,12 @@ COVERED = 2.0  # times as many identities, or as few: correcting for more than t
 
 @dataclass(frozen=True)
 class Limits:
-    """95 % of the held-out queries that were answered rightly lie on the good side of each."""
+    """95 % of the known held-out queries lie on the good side of each, or more."""
 
     gap: float | None  # None where embeddings keep their novelty
-    margin: float
     uncertainty: float | None  # None where every query has the same
     gallery_uncertainty: float | None
-    references: int  # pictures of an identity; 95 % of the known queries had as many
+    references: int  # pictures of an identity
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Policy:
     """A matcher, the probabilities of what a query is, and when to answer, with a guarantee.
 
     Answer `match` where the best match is right with log-odds `match_at` or more, and the query is not remote; else
-    `unknown` where the rule for it holds; else `not_sure`.
+    `unknown` where the rule for it holds; else `not_sure`. No picture that is seen to have a fault is called unknown.
     """
 
     matcher: Matcher
@@ -63,6 +64,7 @@ class Policy:
     choice: Choice
     match_at: float
     match_within: float  # a query is less remote than this
+    conflict: Conflict
     unknown: UnknownRule | None
     sets: SetRule
     limits: Limits
@@ -70,6 +72,7 @@ class Policy:
     certificate: Certificate
     honesty: dict[str, CalibrationReport]  # same, right and, where there were unknowns, none
     model: str  # fingerprint of the weights it was made for
+    quality: Quality | None = None  # of the held-out pictures; None where nobody saw them
 
     @property
     def threshold(self) -> float:
@@ -87,6 +90,10 @@ class Policy:
         if self.unknown is None:
             return match, np.zeros_like(match)
         return match, self.unknown.holds(evidence) & ~match
+
+    def faults(self, measures: np.ndarray) -> list[str | None]:
+        """(Q, M) measures of pictures to the fault of each, a key of `howsure.data.quality.CAUSES`; None where fine."""
+        return [None] * len(measures) if self.quality is None else self.quality.causes(measures)
 
     def ranked(self, embedding: Embedding) -> Embedding:
         """Items as the policy compares them."""
@@ -163,6 +170,7 @@ class Policy:
                 choice=Choice(**keys["choice"]),
                 match_at=keys["match_at"],
                 match_within=keys["match_within"],
+                conflict=Conflict.from_json(keys["conflict"]),
                 unknown=keys["unknown"] and UnknownRule(**keys["unknown"]),
                 sets=SetRule.from_json(keys["sets"]),
                 limits=Limits(**keys["limits"]),
@@ -170,6 +178,7 @@ class Policy:
                 certificate=Certificate.from_json(keys["certificate"]),
                 honesty={name: CalibrationReport.from_json(report) for name, report in keys["honesty"].items()},
                 model=keys["model"],
+                quality=keys["quality"] and Quality.from_json(keys["quality"]),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise _refused(what, expected="a policy", got=str(error)) from error

@@ -58,9 +58,8 @@ class AnswerProbabilities:
     @classmethod
     def from_json(cls, keys: dict[str, Any]) -> AnswerProbabilities:
         """What `asdict` wrote."""
-        right, absent = keys["right"], keys["absent"]
-        link = Link(_logistic(right["logistic"], len(FEATURES)), Isotonic.from_json(right["steps"]))
-        return cls(link, None if absent is None else _logistic(absent, 2 * PLAIN))
+        right, absent = link_from_json(keys["right"], len(FEATURES)), keys["absent"]
+        return cls(right, None if absent is None else _logistic(absent, 2 * PLAIN))
 
 
 def meaning_of(score: np.ndarray, right: np.ndarray, folds: np.ndarray) -> Link:
@@ -86,6 +85,11 @@ def both_ways(evidence: Evidence) -> np.ndarray:
     """(Q, 2 PLAIN): every plain feature and its opposite, for a link that may turn either way."""
     features = evidence.features()[:, :PLAIN]
     return np.column_stack([features, -features])
+
+
+def link_from_json(keys: dict[str, Any], count: int) -> Link:
+    """What `asdict` wrote of a link over so many features."""
+    return Link(_logistic(keys["logistic"], count), Isotonic.from_json(keys["steps"]))
 
 
 def _logistic(keys: dict[str, Any], count: int) -> Logistic:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from howsure.decide.evidence import NEAREST, Evidence, Own, weigh
+from howsure.decide.evidence import NEAREST, Evidence, Own, second_best, two_as_one, weigh
 from howsure.embeddings import Embedding, point_estimates
 from howsure.neighbours import Neighbours
 
@@ -27,6 +27,7 @@ class Searched:
     """Q queries, the matches of each, best first, and what they are evidence of."""
 
     evidence: Evidence
+    either: Evidence  # what it would be if the two best identities of each query were one
     distances: np.ndarray  # (Q, k)
     identities: np.ndarray  # (Q, k)
 
@@ -37,7 +38,12 @@ class Searched:
         return first
 
     def __getitem__(self, rows: np.ndarray) -> Searched:
-        return Searched(self.evidence[rows], self.distances[rows], self.identities[rows])
+        return Searched(self.evidence[rows], self.either[rows], self.distances[rows], self.identities[rows])
+
+    def in_two(self, wanted: np.ndarray) -> np.ndarray:
+        """(Q,) whether the identity that is wanted is one of the two best."""
+        two: np.ndarray = (self.best == wanted) | (second_best(self.identities) == wanted)
+        return two
 
 
 def searched(
@@ -47,7 +53,9 @@ def searched(
     found = names[near.positions]
     members = members_of(query, gallery, near.positions, found)
     own = own_of(query, gallery.uncertainty.double().numpy()[near.positions[:, 0]], members=members, by=by)
-    return Searched(weigh(near.distances, found, own, unit=unit), near.distances, found)
+    evidence = weigh(near.distances, found, own, unit=unit)
+    either = weigh(near.distances, *two_as_one(found, own), unit=unit)
+    return Searched(evidence, either, near.distances, found)
 
 
 def own_of(query: Embedding, match_uncertainty: np.ndarray, *, members: np.ndarray | None, by: Ranking) -> Own:

@@ -29,24 +29,29 @@ class Items:
     paths: tuple[str | None, ...]  # absolute
     content: np.ndarray  # (N,) int64
     pictured: np.ndarray  # (N,) bool: the content is known, for it is that of pixels
+    measures: np.ndarray | None = None  # (N, M) of the quality of the pictures, where it was asked for
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.embedding):
             raise InputError("ids", expected=f"one for each of {len(self.embedding)} items", got=str(len(self.ids)))
 
     @classmethod
-    def from_pictures(cls, embedding: Embedding, images: ImageSet, content: np.ndarray) -> Self:
+    def from_pictures(
+        cls, embedding: Embedding, images: ImageSet, content: np.ndarray, measures: np.ndarray | None = None
+    ) -> Self:
         """The pictures of a set."""
         paths = tuple(None if path is None else str(path.absolute()) for path in images.paths)
-        return cls(embedding, images.ids, images.labels, paths, content, np.ones(len(content), bool))
+        return cls(embedding, images.ids, images.labels, paths, content, np.ones(len(content), bool), measures)
 
     @classmethod
-    def from_embedding(cls, embedding: Embedding, content: np.ndarray | None = None) -> Self:
-        """Items that bring neither names nor labels; `content` is that of their pixels, where these are known."""
+    def from_embedding(
+        cls, embedding: Embedding, content: np.ndarray | None = None, measures: np.ndarray | None = None
+    ) -> Self:
+        """Items that bring neither names nor labels; content and measures are those of their pixels, where known."""
         count = len(embedding)
         ids, nothing, pictured = tuple(map(str, range(count))), (None,) * count, np.full(count, content is not None)
         content = np.zeros(count, np.int64) if content is None else content
-        return cls(embedding, ids, nothing, nothing, content, pictured)
+        return cls(embedding, ids, nothing, nothing, content, pictured, measures)
 
     @classmethod
     def from_index(cls, index: Index) -> Self:
@@ -70,7 +75,8 @@ class Items:
     def __getitem__(self, rows: Sequence[int] | np.ndarray) -> Self:
         ids = tuple(self.ids[row] for row in rows)
         labels, paths = (tuple(of[row] for row in rows) for of in (self.labels, self.paths))
-        return type(self)(self.embedding[rows], ids, labels, paths, self.content[rows], self.pictured[rows])
+        measures = None if self.measures is None else self.measures[rows]
+        return type(self)(self.embedding[rows], ids, labels, paths, self.content[rows], self.pictured[rows], measures)
 
     def and_unknown(self, others: Items) -> Self:
         """These, and others of identities that no gallery holds."""
@@ -81,6 +87,9 @@ class Items:
             self.paths + others.paths,
             np.concatenate([self.content, others.content]),
             np.concatenate([self.pictured, others.pictured]),
+            None
+            if self.measures is None or others.measures is None
+            else np.concatenate([self.measures, others.measures]),
         )
 
 

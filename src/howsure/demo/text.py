@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from howsure.decide import REASONS
 from howsure.demo.steps import HOWSURE, NEAREST, PROMISED, Demo, Query
 
 __all__ = ["answer_text", "chance", "examples", "headline", "promise", "share", "surest_first"]
@@ -44,7 +43,7 @@ def answer_text(query: Query) -> tuple[str, str]:
     """The answer to a query and the reason, in words."""
     answer = query.finding.answer
     words = {"match": f"match: {query.finding.matches[0].label}", "unknown": "unknown", "not_sure": "not sure"}
-    return words[answer.kind], REASONS[answer.reason] if answer.reason else ""
+    return words[answer.kind], answer.why
 
 
 def examples(demo: Demo) -> list[Query]:

@@ -115,7 +115,7 @@ def fit(members: Sequence[Embedder], pictures: Any) -> Embedder:
         card["links"] = [member.card["link"] for member in members]  # each is about its own member's distances
     joined = first.with_head(head, card, backbone=backbone).eval()
 
-    embedding, content = joined.encode_content(pictures)
+    embedding, content, _ = joined.encode_content(pictures)
     shown = UNKNOWN if content is None else SeenContent(content, complete=True)
     joined.seen = reduce(or_, (member.seen for member in members), shown)
     points = [draw.point_estimate.double() for draw in embedding.by_draw()]

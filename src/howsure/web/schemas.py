@@ -40,6 +40,8 @@ class Answer(Wire):
     probability: Probability | None = Field(description="That the best match is right; null without a policy.")
     needed: Probability | None = Field(None, description="From which a match is answered; null without a policy.")
     none: Probability | None = Field(description="That nothing in the gallery is it; null where it is not calibrated.")
+    either: Probability | None = Field(None, description="In a conflict, that it is one of the two best identities.")
+    fault: str | None = Field(None, description="What is wrong with a poor picture; null where it cannot be told.")
 
 
 class Match(Wire):

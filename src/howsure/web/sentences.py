@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from howsure.decide import REASONS, Answer, Finding
 from howsure.web import schemas
 
@@ -19,10 +21,10 @@ def about_query(finding: Finding) -> schemas.Answer:
     answer, best = finding.answer, finding.matches[0] if finding.matches else None
     named = (best.label or best.id) if best else ""
     words = {"match": f"This is {named}.", "unknown": "Unknown: nothing in the gallery is it.", "not_sure": "Not sure."}
-    return schemas.Answer(**vars(answer), words=words[answer.kind], why=REASONS.get(answer.reason or ""))
+    return schemas.Answer(**asdict(answer), words=words[answer.kind], why=answer.why or None)
 
 
 def about_pair(answer: Answer) -> schemas.Answer:
     """The answer about two pictures."""
     words = {"match": "The same.", "unknown": "Not the same.", "not_sure": "Not sure."}
-    return schemas.Answer(**vars(answer), words=words[answer.kind], why=PAIR_REASONS.get(answer.reason or ""))
+    return schemas.Answer(**asdict(answer), words=words[answer.kind], why=PAIR_REASONS.get(answer.reason or ""))

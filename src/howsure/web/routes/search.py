@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
+import numpy as np
 import torch
 from fastapi import APIRouter, File, Form, Response, UploadFile
 
@@ -72,10 +73,18 @@ def _search_pictures(
     state = served.state
     pictures = [Picture(one.name, degraded(one.image, severities)) for one in served.decode(uploads)]
     query, model = state.gallery.embedder.encode_split([one.image for one in pictures])
-    findings = state.gallery.ask(query, k, watch=False)
+    findings = state.gallery.ask(query, k, watch=False, measures=_measures(state, pictures))
     shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
     drifted = state.gallery.watch(findings) if counted else None
     return _reply(state, _splits(query, model), findings, shown, drifted=drifted)
+
+
+def _measures(state: State, pictures: Sequence[Picture]) -> np.ndarray | None:
+    """Of the quality of the pictures, where the policy looks at it."""
+    policy = state.gallery.policy
+    if policy is None or policy.quality is None:
+        return None
+    return np.array([policy.quality.measure(one.image) for one in pictures])
 
 
 def answer_all(state: State, questions: Sequence[Precomputed]) -> list[SearchReply | HowsureError]:

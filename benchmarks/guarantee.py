@@ -7,6 +7,8 @@ once. A split draws a calibration set by lot; the policy's rule is proved on it 
 are the future. Beside it, training-free scores, proved by the same test on the same split, all queries testing: top-1
 distance, ratio to the next identity, margin, distance to the 5th neighbour, agreement of ten neighbours.
 
+Where there are ten kinds, which three of them are unknown decides much: kinds take turns, a tenth of the splits each.
+
 *Violation*: the error among the matches of the future is above the tolerated one. The future is finite, so this happens
 a little more often than the promise is broken. *Coverage*: the share of the future that gets a match, over all splits;
 no promise counts as 0. Records go to results/guarantee.json; cells that are there are not repeated.
@@ -20,7 +22,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +108,16 @@ def some(images: ImageSet, count: int) -> ImageSet:
     return images.subset(np.sort(np.random.default_rng(0).permutation(len(images))[:count]))
 
 
-def seven_kinds(images: ImageSet) -> ImageSet:
-    return images.subset([row for row, label in enumerate(images.labels) if label in images.classes[:7]])
+def unknown_kinds(images: ImageSet, turn: int) -> set[str | None]:
+    return {images.classes[(turn + step) % len(images.classes)] for step in (0, 3, 7)}
+
+
+def world_of_kinds(images: ImageSet, points: Embedding, *, turn: int, unrelated: Embedding) -> World:
+    """Three of ten kinds are unknown; 1,000 pictures of the others are the gallery."""
+    kinds, unknown = np.array([str(label) for label in images.labels], object), unknown_kinds(images, turn)
+    known = np.random.default_rng(turn).permutation(np.flatnonzero(~np.isin(kinds, [*map(str, unknown)])))
+    there, asked = known[:1_000], np.setdiff1d(np.arange(len(kinds)), known[:1_000])
+    return world(points[asked], kinds[asked], points[there], kinds[there], unrelated=unrelated)
 
 
 def enrolled(labels: np.ndarray, known: np.ndarray, *, each: int) -> tuple[np.ndarray, np.ndarray]:
@@ -135,14 +145,14 @@ def birds_and_scenes() -> tuple[Birds, np.ndarray, np.ndarray, Tensor]:
     )
 
 
-def birds() -> World:
+def birds(_: int) -> World:
     """Vectors of a pretrained network, as they are."""
     seen, there, asked, scenes = birds_and_scenes()
     points = lengths_one(seen.features)
     return world(points[asked], seen.species[asked], points[there], seen.species[there], unrelated=lengths_one(scenes))
 
 
-def birds_laplace() -> World:
+def birds_laplace(_: int) -> World:
     """A layer learned from the gallery's pictures, and its posterior."""
     seen, there, asked, scenes = birds_and_scenes()
     # A tenth of the known queries tunes the posterior, and asks nothing.
@@ -154,7 +164,7 @@ def birds_laplace() -> World:
     return world(query, seen.species[asked], gallery, seen.species[there], unrelated=far)
 
 
-def faces() -> World:
+def faces(_: int) -> World:
     """LFW by histograms of gradients and a learned layer; people with half of their pictures in the gallery."""
     images, rng = load("lfw"), np.random.default_rng(0)
     spec = InputSpec(64, 64, 1, (0.0,), (1.0,))
@@ -178,22 +188,27 @@ def faces() -> World:
     return world(query, who[asked], gallery, who[there], unrelated=far)
 
 
-def clothes() -> World:
-    """Fashion-MNIST: fifty principal components of the pixels; seven kinds known, three unknown, digits unrelated."""
+@cache
+def clothes_and_digits() -> tuple[ImageSet, Embedding, Embedding]:
     train, test, digits = load("fashion-mnist:train"), load("fashion-mnist:test"), some(load("mnist:test"), UNRELATED)
 
     def pixels(images: ImageSet) -> np.ndarray:
         return np.stack([np.asarray(images.image(row)) for row in range(len(images))]).reshape(len(images), -1) / 255.0
 
-    known = some(seven_kinds(train), 1_000)
     x = pixels(some(train, 5_000))
     centre = x.mean(0)
     axes = np.linalg.svd(x - centre, full_matrices=False)[2][:50].T
-    made = [lengths_one(torch.from_numpy((pixels(part) - centre) @ axes)) for part in (test, known, digits)]
-    return world(made[0], test.labels, made[1], known.labels, unrelated=made[2])
+    points, far = (lengths_one(torch.from_numpy((pixels(part) - centre) @ axes)) for part in (test, digits))
+    return test, points, far
 
 
-def people() -> World:
+def clothes(turn: int) -> World:
+    """Fashion-MNIST: fifty principal components of the pixels; digits are unrelated."""
+    images, points, far = clothes_and_digits()
+    return world_of_kinds(images, points, turn=turn, unrelated=far)
+
+
+def people(_: int) -> World:
     """Market-1501: half of the people known, four pictures each; birds are unrelated."""
     images, spec = load("market1501"), replace(spec_of(256), width=128)
     who = np.array([str(label) for label in images.labels])
@@ -203,15 +218,20 @@ def people() -> World:
     return world(points[asked], who[asked], points[there], who[there], unrelated=far)
 
 
-def objects() -> World:
-    """CIFAR-10 at 128 pixels through a pretrained network: seven kinds known, three unknown, numbers unrelated."""
-    train, test, numbers = load("cifar10:train"), some(load("cifar10:test"), 6_000), some(load("svhn:test"), UNRELATED)
-    known = some(seven_kinds(train), 1_000)
-    made = [lengths_one(features_of(part, spec_of(128))) for part in (test, known, numbers)]
-    return world(made[0], test.labels, made[1], known.labels, unrelated=made[2])
+@cache
+def objects_and_numbers() -> tuple[ImageSet, Embedding, Embedding]:
+    images, spec = some(load("cifar10:test"), 6_000), spec_of(128)
+    numbers = some(load("svhn:test"), UNRELATED)
+    return images, lengths_one(features_of(images, spec)), lengths_one(features_of(numbers, spec))
 
 
-WORLDS: dict[str, Callable[[], World]] = {
+def objects(turn: int) -> World:
+    """CIFAR-10 at 128 pixels through a pretrained network; numbers are unrelated."""
+    images, points, far = objects_and_numbers()
+    return world_of_kinds(images, points, turn=turn, unrelated=far)
+
+
+WORLDS: dict[str, Callable[[int], World]] = {
     "birds": birds,
     "birds-laplace": birds_laplace,
     "faces": faces,
@@ -219,6 +239,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "people": people,
     "objects": objects,
 }
+TURNS = {"clothes": 10, "objects": 10}  # of the others there are enough identities for one to be like another
 
 
 class Gradients(nn.Module):
@@ -295,7 +316,7 @@ def ours(world: World, now: np.ndarray, future: np.ndarray, *, max_error: float,
 
     def matched(done: Searched) -> np.ndarray:
         score = learned.score.log_odds(done.evidence.features())
-        return (done.evidence.remoteness < rule.reach) & (score >= -rule.proved.threshold)
+        return (done.evidence.distance < rule.reach) & (score >= -rule.proved.threshold)
 
     called = [np.zeros(len(done.best), bool) for done in (coming, far)]
     if rule.unknown is not None:
@@ -328,15 +349,25 @@ def free(world: World, now: np.ndarray, future: np.ndarray, *, max_error: float)
     return found
 
 
-def judge(world: World, *, size: int, max_error: float, splits: int) -> dict[str, Any]:
-    """One cell: every way to answer over all splits."""
+def judge(worlds: Sequence[World], *, size: int, max_error: float, splits: int) -> dict[str, Any]:
+    """One cell: every way to answer over all splits, which take turns in the worlds."""
     ways: dict[str, list[Outcome]] = {}
     for seed in range(splits):
+        world = worlds[seed % len(worlds)]
         now, future = np.split(np.random.default_rng(seed).permutation(len(world.held.wanted)), [size])
         found = {"howsure": ours(world, now, future, max_error=max_error, seed=seed)}
         for name, one in (found | free(world, now, future, max_error=max_error)).items():
             ways.setdefault(name, []).append(one)
-    return {name: summary(outcomes, max_error=max_error) for name, outcomes in ways.items()}
+    mine = np.array([one.coverage for one in ways["howsure"]])
+    return {
+        name: summary(outcomes, max_error=max_error) | ahead(mine - [one.coverage for one in outcomes])
+        for name, outcomes in ways.items()
+    }
+
+
+def ahead(by: np.ndarray) -> dict[str, float]:
+    """How much more of the future ours answers, on the same splits."""
+    return {"ahead": float(by.mean()), "ahead_se": float(by.std(ddof=1) / len(by) ** 0.5)}
 
 
 def summary(outcomes: Sequence[Outcome], *, max_error: float) -> dict[str, Any]:
@@ -362,13 +393,13 @@ def rows_of(name: str, record: dict[str, Any], splits: int) -> list[Row]:
     for cell, ways in record["cells"].items():
         mine = ways["howsure"]
         best = max((way for way in ways if way != "howsure"), key=lambda way: ways[way]["coverage"])
-        noise = 2 * float(np.hypot(mine["coverage_se"], ways[best]["coverage_se"]))
         # Twelve violations of a hundred are hardly due to chance at a rate of five, and the future is finite.
         most = 1 - CONFIDENCE + 3 * ((1 - CONFIDENCE) * CONFIDENCE / splits) ** 0.5
+        noise = 2 * ways[best]["ahead_se"]
         rows += [
             at_most(f"{name}, {cell}: violations, of all splits", mine["violations"] / splits, 1.0, most),
             at_least(
-                f"{name}, {cell}: coverage + noise, beside {best}",
+                f"{name}, {cell}: answered + noise, beside {best}",
                 mine["coverage"] + noise,
                 ways[best]["coverage"],
                 1.0,
@@ -391,17 +422,17 @@ def main() -> None:
     rows: list[Row] = []
     for name in ["clothes"] if options.quick else options.worlds:
         record = records.setdefault(name, {"splits": splits, "confidence": CONFIDENCE, "cells": {}})
-        made = None
+        made: list[World] = []
         for size in SIZES[:2] if options.quick else SIZES:
             for max_error in TOLERATED:
                 cell = f"{size} queries, {max_error:g} tolerated"
-                if cell in record["cells"] or (made and made.facts["queries"] < size + LEAST_FUTURE):
+                if cell in record["cells"]:
                     continue
-                made = made or WORLDS[name]()
-                if made.facts["queries"] < size + LEAST_FUTURE:
+                made = made or [WORLDS[name](turn) for turn in range(TURNS.get(name, 1))]
+                if any(one.facts["queries"] < size + LEAST_FUTURE for one in made):
                     continue
                 print(f"guarantee: {name}, {cell}", file=sys.stderr, flush=True)
-                record["facts"] = made.facts
+                record["facts"] = [one.facts for one in made]
                 record["cells"][cell] = judge(made, size=size, max_error=max_error, splits=splits)
                 if not options.quick:
                     write_record(options.out, records)

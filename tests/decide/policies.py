@@ -41,8 +41,8 @@ CERTAIN = Logistic((0.0,) * (2 * PLAIN), 50.0)  # where the best match is not ri
 BY_MARGIN = Logistic(tuple(float(name == "margin") for name in FEATURES), 0.0)
 
 
-def policy(*, remoteness: float | None = 2.0, novelty: float | None = None, uncertainty: float | None = 0.5) -> Policy:
-    """The margin decides alone, as log-odds: match from 1 up; unknown beyond a remoteness or a novelty."""
+def policy(*, distance: float | None = 2.0, novelty: float | None = None, uncertainty: float | None = 0.5) -> Policy:
+    """The margin decides alone, as log-odds: match from 1 up; unknown beyond a distance or a novelty."""
     return Policy(
         matcher=Matcher(scale=4.0, offset=2.0, base_rate=0.1),
         chances=AnswerProbabilities(Link(BY_MARGIN), CERTAIN),
@@ -50,7 +50,7 @@ def policy(*, remoteness: float | None = 2.0, novelty: float | None = None, unce
         match_at=1.0,
         match_within=50.0,
         conflict=Conflict(Link(BY_MARGIN), 0.9),
-        unknown=None if remoteness is None else UnknownRule(remoteness, novelty, 3, 320),
+        unknown=None if distance is None else UnknownRule(distance, novelty, 3, 320),
         sets=SetRule((0.0, 0.0, 0.1, 0.5), 5, (-3.0, 0.0)),
         limits=Limits(gap=1.0, uncertainty=uncertainty, gallery_uncertainty=0.3, references=2),
         reference=Reference((0.1, 0.2, 0.3), (0.5, 0.6, 0.1)),

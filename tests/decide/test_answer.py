@@ -11,14 +11,14 @@ from howsure.decide import REASONS, Answer, Beside, Evidence, decide, verify_pai
 def evidence(
     margin: float = 0.8,
     *,
-    remoteness: float = 1.0,
+    distance: float = 1.0,
     uncertainty: float = 0.1,
     novelty: float = 0.5,
     gap: float = 0.5,
 ) -> Evidence:
     """One query; by default nothing is wrong with it, but its log-odds, which are the margin, are too small."""
     others = dict.fromkeys((field.name for field in fields(Evidence)), 1.0)
-    own = {"margin": margin, "remoteness": remoteness, "uncertainty": uncertainty, "novelty": novelty, "gap": gap}
+    own = {"margin": margin, "distance": distance, "uncertainty": uncertainty, "novelty": novelty, "gap": gap}
     return Evidence(**{name: np.array([value]) for name, value in (others | own).items()})
 
 
@@ -38,8 +38,8 @@ def test_a_threshold_belongs_to_the_answer(margin: float, kind: str) -> None:
 @pytest.mark.parametrize(
     ("far", "kind"),
     [
-        ({"remoteness": 2.0}, "not_sure"),
-        ({"remoteness": 2.001}, "unknown"),
+        ({"distance": 2.0}, "not_sure"),
+        ({"distance": 2.001}, "unknown"),
         ({"novelty": 0.99}, "not_sure"),
         ({"novelty": 0.991}, "unknown"),
     ],
@@ -52,14 +52,14 @@ def test_what_is_farther_than_known_queries_is_unknown(far: dict[str, float], ki
 
 
 def test_what_is_too_remote_gets_no_match() -> None:
-    assert decide(policy(), evidence(3.0, remoteness=49.9))[0].kind == "match"
-    assert decide(policy(), evidence(3.0, remoteness=50.0))[0].kind == "unknown"
-    assert decide(policy(remoteness=None), evidence(3.0, remoteness=50.0))[0].kind == "not_sure"
+    assert decide(policy(), evidence(3.0, distance=49.9))[0].kind == "match"
+    assert decide(policy(), evidence(3.0, distance=50.0))[0].kind == "unknown"
+    assert decide(policy(distance=None), evidence(3.0, distance=50.0))[0].kind == "not_sure"
 
 
 def test_a_poor_picture_is_not_called_unknown_where_it_can_be_told() -> None:
     """Novelty tells it from something new; without it, both are far and uncertain."""
-    far, poor, blind = {"remoteness": 2.5}, {"uncertainty": 0.9}, policy()
+    far, poor, blind = {"distance": 2.5}, {"uncertainty": 0.9}, policy()
     telling = replace(blind, limits=replace(blind.limits, gap=None))
     assert decide(telling, evidence(**far, **poor))[0].reason == "poor_image"
     assert decide(telling, evidence(**far, **poor, novelty=0.99))[0].kind == "unknown"
@@ -68,14 +68,14 @@ def test_a_poor_picture_is_not_called_unknown_where_it_can_be_told() -> None:
 
 
 def test_fewer_references_than_calibration_met_are_a_thin_gallery() -> None:
-    far = evidence(remoteness=2.5)
+    far = evidence(distance=2.5)
     (one,), (two,) = (decide(policy(), far, few(count)) for count in (1, 2))
     assert (one.kind, one.reason) == ("not_sure", "thin_gallery")
     assert two.kind == "unknown"
 
 
 def test_without_a_rule_for_unknowns_there_are_none() -> None:
-    (answer,) = decide(policy(remoteness=None), evidence(-50.0, remoteness=1e9))
+    (answer,) = decide(policy(distance=None), evidence(-50.0, distance=1e9))
     assert answer.kind == "not_sure"
 
 
@@ -158,7 +158,7 @@ def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
 
 def test_one_answer_a_query_in_order() -> None:
     ones = {field.name: np.ones(3) for field in fields(Evidence)}
-    far = {"margin": np.array([3.0, 0.0, -9.0]), "remoteness": np.array([1.0, 1.0, 3.0])}
+    far = {"margin": np.array([3.0, 0.0, -9.0]), "distance": np.array([1.0, 1.0, 3.0])}
     many = Evidence(**ones | far)
     assert [answer.kind for answer in decide(policy(), many)] == ["match", "not_sure", "unknown"]
     assert decide(policy(), many[np.zeros(3, bool)]) == []
@@ -184,7 +184,7 @@ def test_another_number_of_identities_only_takes_matches_away(identities: int, m
 
 
 def test_a_gallery_of_quite_another_size_withdraws_the_promise() -> None:
-    sure, far = evidence(9.0), evidence(remoteness=2.5)
+    sure, far = evidence(9.0), evidence(distance=2.5)
     for identities, unknown in ((49, "not_sure"), (201, "unknown")):  # in a larger one, known queries are only nearer
         assert decide(policy(), sure, identities=identities)[0].reason == "gallery_changed"
         assert decide(policy(), far, identities=identities)[0].kind == unknown

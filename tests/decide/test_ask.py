@@ -67,7 +67,7 @@ def test_far_from_everything_is_unknown(gallery: Index) -> None:
 
 def uncertain() -> Policy:
     """Never sure, and every distance is typical: what is left are conflicts and thin galleries."""
-    return replace(policy(remoteness=None), match_at=1e9, limits=replace(policy().limits, gap=1e9))
+    return replace(policy(distance=None), match_at=1e9, limits=replace(policy().limits, gap=1e9))
 
 
 def reason(found: Finding) -> str | None:

@@ -26,7 +26,6 @@ def test_by_hand() -> None:
     assert np.allclose(evidence.lift, [0.3 / np.std(distances[0]), 0.25 / np.std(distances[1])])
     assert evidence.agreement.tolist() == evidence.neighbour_agreement.tolist() == [3, 6]
     assert evidence.member_agreement.tolist() == [0, 0]
-    assert evidence.remoteness.tolist() == [0.9, 1.0]  # of the tenth, or of the last
     mine, theirs = np.exp([-0.4, -0.8, -1.6]).sum(), np.exp([-1.2, -2.0, -3.6]).sum()
     alone = np.exp(-4 * distances[1]).sum()
     assert np.allclose(evidence.support, [np.log(mine / theirs), np.log(alone / np.exp(-4.0))])

@@ -18,9 +18,9 @@ from howsure.numerics.logistic import Logistic
 MODEL = policy().model
 
 
-@pytest.mark.parametrize("remoteness", [1 / 3, None])
-def test_round_trip(tmp_path: Path, remoteness: float | None) -> None:
-    before = policy(remoteness=remoteness)
+@pytest.mark.parametrize("distance", [1 / 3, None])
+def test_round_trip(tmp_path: Path, distance: float | None) -> None:
+    before = policy(distance=distance)
     before.save(tmp_path)
     assert Policy.load(tmp_path, model=MODEL) == before
 

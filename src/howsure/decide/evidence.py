@@ -11,7 +11,7 @@ from howsure.errors import InputError
 
 DEPTH = 64  # matches that a decision looks at
 NEIGHBOURS = 5  # of them, those whose mean distance is a feature
-NEAREST = 10  # of them, those whose identities are compared, and the last of which says how far a query is
+NEAREST = 10  # of them, those whose identities are compared
 LEAST_P = 1e-6  # a p-value below is as good as 0
 SMALLEST = 1e-6  # a distance below is as good as 0
 
@@ -45,7 +45,6 @@ class Evidence:
     neighbour_agreement: np.ndarray  # how many of the nearest ten do
     member_agreement: np.ndarray  # how many of them by the mean member of an ensemble; 0 where there is one network
     neighbour_distance: np.ndarray  # mean over the nearest five
-    remoteness: np.ndarray  # distance to the tenth match: how far from everything; not a feature
     uncertainty: np.ndarray  # of the query itself
     novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the embedding keeps none
     gap: np.ndarray  # distance of means to the best match: without the variances of both; not a feature
@@ -119,7 +118,6 @@ def weigh(distances: np.ndarray, identities: np.ndarray, own: Own, *, unit: floa
         neighbour_agreement=(identities[:, :NEAREST] == best).sum(1).astype(float),
         member_agreement=nothing if members is None else (members == best[:, None]).sum(2).mean(1),
         neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
-        remoteness=distances[:, min(NEAREST, distances.shape[1]) - 1],
         uncertainty=uncertainty,
         novelty=nothing if own.novelty is None else np.asarray(own.novelty, float),
         gap=np.sqrt(np.maximum(first**2 - own.spread, 0)),

@@ -55,7 +55,7 @@ class Choice:
 class Policy:
     """A matcher, the probabilities of what a query is, and when to answer, with a guarantee.
 
-    Answer `match` where the best match is right with log-odds `match_at` or more, and the query is not remote; else
+    Answer `match` where the best match is right with log-odds `match_at` or more, and that match is near enough; else
     `unknown` where the rule for it holds; else `not_sure`. No picture that is seen to have a fault is called unknown.
     """
 
@@ -63,7 +63,7 @@ class Policy:
     chances: AnswerProbabilities
     choice: Choice
     match_at: float
-    match_within: float  # a query is less remote than this
+    match_within: float  # nearer than this
     conflict: Conflict
     unknown: UnknownRule | None
     sets: SetRule
@@ -85,7 +85,7 @@ class Policy:
         A `match` goes first: its error was proved whatever the other rule says, and a query that gets one is not called
         unknown, so that promise only becomes safer.
         """
-        near = evidence.remoteness < self.match_within
+        near = evidence.distance < self.match_within
         match = near & (self.chances.scores(evidence, ratio=ratio).right >= self.match_at)
         if self.unknown is None:
             return match, np.zeros_like(match)

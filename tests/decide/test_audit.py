@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -168,6 +169,21 @@ def test_the_certificate_tells_the_audit_and_may_do_without(tmp_path: Path) -> N
     keys = json.loads(json.dumps(asdict(policy())))
     del keys["certificate"]["audit"]  # as it was written before there was one
     assert Policy.from_json(sealed({"format": 2} | keys)) == policy()
+
+
+def test_changes_that_come_together_take_turns(tmp_path: Path, audit: Audit) -> None:
+    def use(seed: int) -> list[str]:
+        own = Audit(str(tmp_path), "0123")
+        numbers = [str(draw_all(own, 1, seed=seed)[0]) for _ in range(5)]
+        own.judge({number: Verdict("label", str(seed)) for number in numbers})
+        return numbers
+
+    draw_all(audit, 1)
+    with ThreadPoolExecutor(4) as threads:
+        drawn = list(threads.map(use, range(4)))
+    assert sorted(int(number) for numbers in drawn for number in numbers) == list(range(2, 22))
+    said = {one.id: one.verdict and one.verdict.label for one in audit.queries()}
+    assert said == {"1": None} | {number: str(seed) for seed, numbers in enumerate(drawn) for number in numbers}
 
 
 def vectors(where: Path, *, identities: int = 20) -> tuple[Gallery, np.ndarray, np.ndarray]:

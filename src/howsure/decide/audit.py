@@ -7,6 +7,7 @@ first without a verdict, so that nobody can make the sample easier by leaving th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from howsure.data.content import content_note, noted_content
 from howsure.decide.drawn_query import Audited, DrawnQuery, Verdict
 from howsure.decide.seen import Items
 from howsure.embeddings import Embedding
-from howsure.errors import GalleryError, InputError
+from howsure.errors import GalleryError, GalleryLockedError, InputError
 from howsure.index import Index, Item, LocalIndex, connect
 from howsure.index.index import FINGERPRINT
 from howsure.index.items import short
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from howsure.decide.ask import Finding
 
 FOLDER = "audit"  # in the directory of a gallery
+PATIENCE, PAUSE = 10.0, 0.02  # seconds to wait for another change in all, and between two tries
 
 
 class Audit:
@@ -112,7 +114,15 @@ class Audit:
         """Opened for one change alone, so that others have their turn."""
         if not create:
             self._require()
-        index = connect(self._folder, write=True, create=create, about={FINGERPRINT: self._fingerprint})
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                index = connect(self._folder, write=True, create=create, about={FINGERPRINT: self._fingerprint})
+                break
+            except GalleryLockedError:  # by a change that is as short as this one
+                if time.monotonic() > until:
+                    raise
+                time.sleep(PAUSE)
         try:
             index.require_model(self._fingerprint)
         except BaseException:

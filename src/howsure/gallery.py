@@ -14,7 +14,7 @@ from howsure import data
 from howsure.data import ImageSet, Skipped
 from howsure.data.content import UNKNOWN, content_note, without_content
 from howsure.data.labels import checked_labels, checked_text, paths_as_ids
-from howsure.decide import Answer, Certificate, Drift, DriftState, Finding, Policy, ask, calibrate, verify_pair
+from howsure.decide import Answer, Audit, Certificate, Drift, DriftState, Finding, Policy, ask, calibrate, verify_pair
 from howsure.decide.outcomes import Tally, verdicts_of
 from howsure.decide.seen import Items, unseen
 from howsure.embedder import Embedder, Encoded
@@ -181,6 +181,11 @@ class Gallery:
             return policy.matcher_at(policy.identities_in(self.index))
         return self.embedder.matcher if self.model else None
 
+    @property
+    def audit(self) -> Audit:
+        """The queries that `ask(..., audit=rate)` drew by lot; with verdicts, `audit.held_out()` is to calibrate on."""
+        return Audit(self.where, self.index.about.get(FINGERPRINT))
+
     # Changing.
 
     def add(
@@ -264,16 +269,16 @@ class Gallery:
     ) -> Policy:
         """Find, and keep, the policy that answers most at these error rates; see `howsure.decide.calibrate`.
 
-        `items` are held-out queries, with their `labels` where they do not bring them; a label that the gallery lacks,
-        or None, is an unknown identity. `unknown` are more queries of that sort; `ids` name all of them. A few that the
-        gallery holds, or training showed, are left out; many are an error, unless `allow_seen`. The certificate's
-        `seen` says what was found. If no policy can promise it, that is an error, and an earlier policy stays.
+        `items` are held-out queries, or `audit.held_out()`, with their `labels` where they do not bring them; one that
+        the gallery lacks, or None, is an unknown identity. `unknown` are more queries of that sort; `ids` name all of
+        them. A few that the gallery holds, or training showed, are left out; many are an error, unless `allow_seen`:
+        `seen` of the certificate names them. If no policy can promise it, that is an error; an earlier policy stays.
         """
         given = data.loaded(items)
         held = labelled_items(given, labels, self._reader)
         held = held if unknown is None else held.and_unknown(self._items(unknown, measured=True))
         held = held if ids is None else replace(held, ids=tuple(checked_text(name, "id") for name in ids))
-        changes = self.index.changes
+        changes, drawn = self.index.changes, held.audit
         stored = Items.from_index(self.index)
         trained = self.embedder.seen if held.pictured.any() else UNKNOWN
         held, seen = unseen(held, stored, trained, allow=allow_seen)
@@ -293,7 +298,7 @@ class Gallery:
             quality=None if held.measures is None else quality_of(given, side=self.embedder.spec.side, seed=seed),
             measures=held.measures,
         )
-        policy = replace(policy, certificate=replace(policy.certificate, changes=changes, seen=seen))
+        policy = replace(policy, certificate=replace(policy.certificate, changes=changes, seen=seen, audit=drawn))
         if self._on_server:
             with connect(self.where, write=True) as index:
                 index.describe(self.index.about | {POLICY: policy.to_json()})
@@ -317,12 +322,14 @@ class Gallery:
         sets: bool | float = False,
         watch: bool = True,
         measures: np.ndarray | None = None,
+        audit: float = 0.0,
     ) -> list[Finding]:
         """One finding a query: match, unknown or not sure, with the k best matches, and with `sets` a prediction set.
 
         Answers are corrected for a gallery that has grown since calibration. With `watch`, these queries count when
         `status` says whether queries are still like those of calibration. Of pictures the quality is looked at; where
-        you give embeddings of pictures, their `measures` (Q, M) may come along, see `howsure.data.measures`.
+        you give embeddings of pictures, their `measures` (Q, M) may come along, see `howsure.data.measures`. With the
+        probability `audit` each query is drawn for the gallery's `audit`, and waits for a verdict.
         """
         policy = self.policy
         asked = self._items(items, measured=policy is not None and policy.quality is not None)
@@ -331,7 +338,7 @@ class Gallery:
         findings = ask(self.index, asked.embedding, policy=policy, measures=measures, **how)
         if watch:
             self.watch(findings)
-        return findings
+        return self.audit.draw(asked, findings, rate=audit) if audit else findings
 
     def watch(self, findings: Sequence[Finding]) -> bool | None:
         """Count queries, and say whether they have drifted from those of calibration; None where nothing can tell."""

@@ -27,6 +27,8 @@ def items_of(given: Any, embedder: Callable[[], Embedder] | None, *, measured: b
     The embedder is asked for where it is needed; None stands for a gallery of plain vectors.
     """
     items = data.loaded(given)
+    if isinstance(items, Items):
+        return items
     if isinstance(items, Embedding):
         return Items.from_embedding(items)
     if isinstance(items, ImageSet) and embedder:
@@ -50,7 +52,7 @@ def items_of(given: Any, embedder: Callable[[], Embedder] | None, *, measured: b
 def labelled_items(given: Any, labels: Iterable[Any] | None, embedder: Callable[[], Embedder] | None) -> Items:
     """Items that bring their labels, or are given some; the quality of pictures is looked at."""
     given = data.loaded(given)
-    if labels is None and not isinstance(given, (ImageSet, Encoded)):
+    if labels is None and not isinstance(given, (ImageSet, Encoded, Items)):
         raise InputError("labels", expected="one for every item", got="none", fix="give labels=...")
     if isinstance(given, ImageSet) and labels is not None:
         given, labels = replace(given, labels=tuple(checked_labels(labels, len(given)))), None
@@ -63,6 +65,8 @@ def quality_of(given: Any, *, side: int, seed: int) -> Quality | None:
     images = data.loaded(given)
     if isinstance(images, Encoded):
         images = images.images
+    elif isinstance(images, Items):
+        images = [path for path in images.paths if path and Path(path).is_file()]
     elif names := paths_as_ids(images):
         images = FileImages("pictures", tuple(names), (None,) * len(names), tuple(map(Path, names)))
     return fit_quality(images, side=side, seed=seed) if isinstance(images, ImageSet) and len(images) >= LEAST else None

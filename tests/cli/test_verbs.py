@@ -88,6 +88,7 @@ def test_calibrate_index_search_verify(run, own, pictures, tmp_path):
         "matches",
         "exact",
         "set",
+        "audit",
         "drift",
         "stale",
     }

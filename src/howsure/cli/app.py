@@ -20,6 +20,7 @@ from howsure.cli import (
     gate,
     import_,
     index,
+    label,
     label_next,
     laplace,
     search,
@@ -46,6 +47,7 @@ app.command("ensemble")(ensemble.ensemble)
 app.command("calibrate")(calibrate.calibrate)
 app.command("index")(index.index)
 app.command("search")(search.search)
+app.command("label")(label.label)
 app.command("serve")(serve.serve)
 app.command("export")(export.export)
 app.command("import")(import_.import_)

@@ -23,7 +23,9 @@ def calibrate(
     where: Annotated[
         str, typer.Argument(metavar="GALLERY|MODEL", help="A gallery or a model directory; the policy is kept there.")
     ],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Labelled pictures that the model was not trained on.")],
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help="Labelled pictures that the model was not trained on.")
+    ] = None,
     max_error: Annotated[float, typer.Option(help="Of the matches answered, the share that may be wrong.")] = 0.01,
     confidence: Annotated[float, typer.Option(help="How sure the promise must be.")] = 0.95,
     max_false_unknown: Annotated[
@@ -37,6 +39,9 @@ def calibrate(
     ] = None,
     unknown: Annotated[str | None, typer.Option(help="Pictures of things that no gallery will hold.")] = None,
     unknown_rate: Annotated[float, typer.Option(help="Without --unknown: share of queries with no match.")] = 0.2,
+    audited: Annotated[
+        bool, typer.Option("--audited", help="In place of DATA: what howsure search --audit drew and you labelled.")
+    ] = False,
     allow_seen: Annotated[
         bool, typer.Option("--allow-seen", help="Also by pictures of the gallery or of training; the promise is void.")
     ] = False,
@@ -48,11 +53,6 @@ def calibrate(
 
     If no policy can promise that, says so, exits with 1 and leaves everything as it was.
     """
-    from howsure.decide import calibrate as fit
-    from howsure.decide.seen import unseen
-    from howsure.gallery import Gallery
-    from howsure.given import quality_of
-
     tolerated: dict[str, Any] = {
         "max_error": max_error,
         "confidence": confidence,
@@ -61,44 +61,89 @@ def calibrate(
         "unknown_rate": unknown_rate,
         "seed": seed,
     }
-    model = None if _is_gallery(where) else Path(where)
-    if model is None and gallery is not None:
+    if audited == (data is not None):
+        fix = "howsure calibrate GALLERY DATA, or howsure calibrate GALLERY --audited"
+        raise InputError("queries", expected="DATA or --audited", got="both" if audited else "neither", fix=fix)
+    is_gallery = _is_gallery(where)
+    if is_gallery and gallery is not None:
         raise InputError("--gallery", expected="a MODEL before it", got=f"the gallery {where}", fix="leave it out")
-    answering = where if model is None else gallery
-    with Gallery.open(answering, model=model) if answering is not None else nullcontext() as opened:
-        embedder = opened.embedder.to(device()) if opened else load_model(Path(where))
-        held = encode(embedder, data, strict=strict, labelled=True, measured=True)
-        others = encode(embedder, unknown, strict=strict, measured=True) if unknown is not None else None
-        try:
-            if opened:
-                policy = opened.calibrate(held, unknown=others, allow_seen=allow_seen, **tolerated)
-            else:
-                query, references = _halves(held, seed=seed)
-                query = query if others is None else query.and_unknown(_items(others))
-                query, seen = unseen(query, references, embedder.seen, allow=allow_seen)
-                policy = fit(
-                    query.embedding,
-                    query.labels,
-                    references.embedding,
-                    references.identities,
-                    model=embedder.fingerprint,
-                    ids=query.ids,
-                    quality=quality_of(held, side=embedder.spec.side, seed=seed),
-                    measures=query.measures,
-                    **tolerated,
-                )
-                policy = replace(policy, certificate=replace(policy.certificate, seen=seen))
-        except CalibrationError as error:
-            say(f"howsure: {error}")
-            raise typer.Exit(1) from error
-    if model is not None:
-        policy.save(model)
+    if audited and (unknown is not None or not is_gallery):
+        got = f"the model {where}" if not is_gallery else "--unknown"
+        raise InputError("--audited", expected="a GALLERY, and no queries but those drawn from its use", got=got)
+    try:
+        if data is None:
+            policy = _by_audit(where, allow_seen=allow_seen, tolerated=tolerated)
+        else:
+            how: dict[str, Any] = {"unknown": unknown, "strict": strict, "allow_seen": allow_seen}
+            policy = _by_data(where, data, gallery=where if is_gallery else gallery, **how, tolerated=tolerated)
+    except CalibrationError as error:
+        say(f"howsure: {error}")
+        raise typer.Exit(1) from error
+    if not is_gallery:
+        policy.save(where)
     if policy.certificate.seen:
         _report(policy.certificate.seen)
     if as_json:
         print_json(_json(policy))
     else:
         _print(where, policy)
+
+
+def _by_audit(where: str, *, allow_seen: bool, tolerated: dict[str, Any]) -> Policy:
+    """On queries of the gallery that were drawn by lot."""
+    from howsure.gallery import Gallery
+    from howsure.web.feedback import queries_in
+    from howsure.web.settings import folder_of
+
+    with Gallery.open(where) as opened:
+        held, drawn = opened.audit.held_out(), opened.audit.queries()
+        volunteered = queries_in(folder_of(where)) - {one.name for one in drawn}
+        if held.audit and len(held) < len(drawn):
+            behind = f"; {held.audit.waiting} verdicts wait behind it" if held.audit.waiting else ""
+            say(f"uses {len(held)} of {len(drawn)} drawn queries: up to the first without a verdict{behind}")
+        if volunteered:
+            say(f"feedback on {len(volunteered)} queries that nobody drew by lot is not used: it is no fair sample")
+        return opened.calibrate(held, allow_seen=allow_seen, **tolerated)
+
+
+def _by_data(
+    where: str,
+    data: str,
+    *,
+    gallery: str | None,
+    unknown: str | None,
+    strict: bool,
+    allow_seen: bool,
+    tolerated: dict[str, Any],
+) -> Policy:
+    """On pictures, in a gallery; where there is none, half of the pictures is one."""
+    from howsure.decide import calibrate as fit
+    from howsure.decide.seen import unseen
+    from howsure.gallery import Gallery
+    from howsure.given import quality_of
+
+    model = None if where == gallery else Path(where)
+    with Gallery.open(gallery, model=model) if gallery is not None else nullcontext() as opened:
+        embedder = opened.embedder.to(device()) if opened else load_model(Path(where))
+        held = encode(embedder, data, strict=strict, labelled=True, measured=True)
+        others = encode(embedder, unknown, strict=strict, measured=True) if unknown is not None else None
+        if opened:
+            return opened.calibrate(held, unknown=others, allow_seen=allow_seen, **tolerated)
+    query, references = _halves(held, seed=tolerated["seed"])
+    query = query if others is None else query.and_unknown(_items(others))
+    query, seen = unseen(query, references, embedder.seen, allow=allow_seen)
+    policy = fit(
+        query.embedding,
+        query.labels,
+        references.embedding,
+        references.identities,
+        model=embedder.fingerprint,
+        ids=query.ids,
+        quality=quality_of(held, side=embedder.spec.side, seed=tolerated["seed"]),
+        measures=query.measures,
+        **tolerated,
+    )
+    return replace(policy, certificate=replace(policy.certificate, seen=seen))
 
 
 def _json(policy: Policy) -> dict[str, Any]:
@@ -167,6 +212,12 @@ def _print(where: str, policy: Policy) -> None:
         print(f"    at most {far.bound:.2%} of known queries are called unknown, on average ({far.events} of {far.n})")
     else:
         print("  unknown is never answered: too few known queries for --max-false-unknown")
+    if made.audit:
+        rates = ", ".join(f"{rate:g}" for rate in made.audit.rates)
+        print(
+            f"  tested on {made.audit.used} of {made.audit.drawn} queries drawn by lot, each with probability {rates},"
+        )
+        print(f"    from {made.audit.since} to {made.audit.until}")
     print(f"  pictures were counted, of {made.asked_identities} identities; a gallery of {made.identities}")
     print(f"  score: {policy.choice.words}, of {len(policy.choice.aurc)} tried on pictures that did not test")
     print("  on new identities:")

@@ -24,6 +24,10 @@ def search(
     sets: Annotated[
         float | None, typer.Option(help="Also show the identities that contain the right one with this probability.")
     ] = None,
+    audit: Annotated[
+        float,
+        typer.Option(help="Draw each query with this probability, for you to label; then --audited.", min=0, max=1),
+    ] = 0.0,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -38,7 +42,7 @@ def search(
         opened.embedder.to(device())
         encoded = [opened.embedder.encode_set(pictures.load(one), strict=strict, measured=True) for one in images]
         wanted = False if sets is None else checked_probability(sets)
-        findings = [one for part in encoded for one in opened.ask(part, k, sets=wanted, watch=False)]
+        findings = [one for part in encoded for one in opened.ask(part, k, sets=wanted, watch=False, audit=audit)]
         opened.watch(findings)
         status = opened.status()
     for one in encoded:
@@ -50,6 +54,9 @@ def search(
         for name, finding in zip(shown, findings, strict=True)
     ]
     _warn(status, len(results))
+    if audit:
+        drawn = sum(one.audit is not None for one in findings)
+        say(f"{drawn} of {len(findings)} queries were drawn for the audit; howsure label {gallery} lists what to label")
     if as_json:
         print_json(results)
         return
@@ -83,6 +90,7 @@ def _json(query: str, finding: Finding) -> dict[str, Any]:
         "matches": [vars(match) for match in finding.matches],
         "exact": finding.exact,
         "set": finding.set,
+        "audit": finding.audit,
     }
 
 

@@ -27,6 +27,10 @@ def serve(
     token: Annotated[
         str | None, typer.Option(envvar="HOWSURE_TOKEN", help="What a client has to know; 16 characters or more.")
     ] = None,
+    audit: Annotated[
+        float,
+        typer.Option(help="Draw each picture that is searched with this probability, to be labelled.", min=0, max=1),
+    ] = 0.0,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
 ) -> None:
     """Open a web app on a gallery: search, compare, look through it, in a browser on this machine.
@@ -38,7 +42,7 @@ def serve(
     from howsure.web.serving import make_server
     from howsure.web.settings import Settings
 
-    settings = Settings(host=host, token=token, model=model)
+    settings = Settings(host=host, token=token, model=model, audit=audit)
     app = create_app(gallery, settings)
     with _listening(host, port) as listener:
         shown = f"[{host}]" if ":" in host else host

@@ -8,10 +8,12 @@ Beside it, the share of known queries that are called unknown is bounded by spli
 
 from howsure.decide.answer import Answer, Beside, decide, verify_pair
 from howsure.decide.ask import Finding, Match, ask
+from howsure.decide.audit import Audit
 from howsure.decide.calibration import calibrate
 from howsure.decide.calibration_report import CalibrationReport
 from howsure.decide.certificate import Certificate, Promise
 from howsure.decide.certify import Certified, FalseMatches, certify, grid_of, least_count, widest_threshold
+from howsure.decide.drawn_query import Audited, DrawnQuery, Verdict
 from howsure.decide.drift import Drift, DriftState, Reference
 from howsure.decide.evidence import DEPTH, Evidence, Own, lead, weigh
 from howsure.decide.policy import Choice, Limits, Policy
@@ -23,11 +25,14 @@ __all__ = [
     "DEPTH",
     "REASONS",
     "Answer",
+    "Audit",
+    "Audited",
     "Beside",
     "CalibrationReport",
     "Certificate",
     "Certified",
     "Choice",
+    "DrawnQuery",
     "Drift",
     "DriftState",
     "Evidence",
@@ -42,6 +47,7 @@ __all__ = [
     "Reference",
     "SetRule",
     "UnknownRule",
+    "Verdict",
     "ask",
     "calibrate",
     "certify",

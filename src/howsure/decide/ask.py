@@ -37,6 +37,7 @@ class Finding:
     matches: tuple[Match, ...]
     exact: bool
     set: PredictionSet | None = None  # where it was asked for
+    audit: str | None = None  # its number in the gallery's audit, where it was drawn for that
 
 
 def _identities(ids: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from howsure.decide.drawn_query import Audited
 from howsure.decide.seen import Seen
 from howsure.errors import InputError
 
@@ -55,6 +56,7 @@ class Certificate:
     made: str  # date
     changes: int | None = None  # state of the gallery that it was made in; None where it is not known
     seen: Seen | None = None  # which of the held-out items had been shown before; None where nobody looked
+    audit: Audited | None = None  # how the held-out queries were drawn in use; None where others were given
 
     @property
     def max_error(self) -> float:
@@ -80,4 +82,5 @@ class Certificate:
     def from_json(cls, keys: dict[str, Any]) -> Certificate:
         """What `asdict` wrote."""
         promises = {name: keys[name] and Promise(**keys[name]) for name in ("error", "false_unknown", "false_match")}
-        return cls(**keys | promises | {"seen": keys["seen"] and Seen.from_json(keys["seen"])})
+        audit = keys.get("audit") and Audited.from_json(keys["audit"])
+        return cls(**keys | promises | {"seen": keys["seen"] and Seen.from_json(keys["seen"]), "audit": audit})

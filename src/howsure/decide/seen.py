@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from howsure.decide.near_duplicates import nearest
 from howsure.embeddings import Embedding, cat
 from howsure.errors import CalibrationError, InputError
 from howsure.index import Index
+
+if TYPE_CHECKING:
+    from howsure.decide.drawn_query import Audited
 
 LEFT_OUT = 0.01  # share of the held-out items that is left out where it was seen; more is refused
 NAMED = 5
@@ -30,6 +33,7 @@ class Items:
     content: np.ndarray  # (N,) int64
     pictured: np.ndarray  # (N,) bool: the content is known, for it is that of pixels
     measures: np.ndarray | None = None  # (N, M) of the quality of the pictures, where it was asked for
+    audit: Audited | None = None  # how they were drawn, where that was by lot
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.embedding):
@@ -80,6 +84,9 @@ class Items:
 
     def and_unknown(self, others: Items) -> Self:
         """These, and others of identities that no gallery holds."""
+        if self.audit:
+            expected, fix = "none beside audited queries, which bring theirs", "leave it out"
+            raise InputError("unknown", expected=expected, got=str(len(others)), fix=fix)
         return type(self)(
             cat([self.embedding, others.embedding]),
             self.ids + others.ids,

@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 from howsure import __version__
 from howsure.web.limits import Guard
 from howsure.web.problems import PROBLEMS, add_problems
-from howsure.web.routes import feedback, items, quality, search, service, suspects
+from howsure.web.routes import audit, feedback, items, quality, search, service, suspects
 from howsure.web.service import Service
 from howsure.web.settings import Settings
 from howsure.web.state import open_state
@@ -45,7 +45,7 @@ def create_app(gallery: str | Path, settings: Settings | None = None) -> FastAPI
     app.state.service = served
     add_problems(app)
     api = APIRouter(prefix="/api/v1", responses=PROBLEMS)
-    for subject in (search, items, suspects, quality, feedback):
+    for subject in (search, items, suspects, quality, feedback, audit):
         api.include_router(subject.router)
     api.include_router(service.session)
     app.include_router(api)

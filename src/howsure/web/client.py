@@ -101,6 +101,17 @@ class Client:
         """Say whether a query, by the name that `search` gave it, shows the same as an item."""
         return self._send("POST", "feedback", {"query": query, "item": item, "same": same, "label": label})
 
+    def audit(self) -> dict[str, Any]:
+        """The queries that were drawn by lot and wait for a verdict, in order."""
+        return self._send("GET", "audit")
+
+    def judge(
+        self, number: str, label: str | None = None, *, unknown: bool = False, unclear: bool = False
+    ) -> dict[str, Any]:
+        """Say what a drawn query shows: a label, something that is not in the gallery, or that nobody can tell."""
+        given = {"label": label, "unknown": unknown, "unclear": unclear}
+        return self._send("POST", f"audit/{quote(number, safe='')}", given)
+
     def _send(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         content = None if body is None else json.dumps(body).encode()
         return self._ask(method, path, content, "application/json")

@@ -7,11 +7,14 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from howsure.files import sync_folder, write_whole
-from howsure.web.schemas import Pair
 
-__all__ = ["FeedbackLog"]
+if TYPE_CHECKING:
+    from howsure.web.schemas import Pair
+
+__all__ = ["FeedbackLog", "queries_in"]
 
 FILE, QUERIES = "feedback.jsonl", "queries"
 
@@ -29,13 +32,11 @@ class FeedbackLog:
 
     def add(self, pair: Pair, picture: bytes | None) -> Pair:
         """Keep it, and the pixels of the query if they are at hand; what was kept."""
-        new = not self._file.exists()
-        (self._folder / QUERIES).mkdir(parents=True, exist_ok=True)
-        name = f"{QUERIES}/{pair.query}.png"
-        known = (self._folder / name).exists()
-        if picture is not None and not known:
-            write_whole(self._folder / name, picture)
-        pair = pair.model_copy(update={"picture": name if known or picture is not None else None})
+        new, kept = not self._file.exists(), self.picture_of(pair.query)
+        if picture is not None:
+            self.keep(pair.query, picture)
+        pair = pair.model_copy(update={"picture": f"{QUERIES}/{kept.name}" if kept.exists() else None})
+        self._folder.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
             file.write(pair.model_dump_json().encode() + b"\n")
             file.flush()
@@ -45,8 +46,23 @@ class FeedbackLog:
             sync_folder(self._folder.absolute().parent)
         return pair
 
+    def picture_of(self, query: str) -> Path:
+        """Where the pixels of a query are, if they were kept."""
+        return self._folder.absolute() / QUERIES / f"{query}.png"
+
+    def keep(self, query: str, picture: bytes) -> None:
+        """Keep the pixels of a query, as PNG."""
+        file = self.picture_of(query)
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, picture)
+            sync_folder(self._folder)
+            sync_folder(self._folder.absolute().parent)
+
     def pairs(self) -> list[Pair]:
         """All of it, oldest first."""
+        from howsure.web.schemas import Pair
+
         lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.exists() else []
         return [Pair(**json.loads(line)) for line in lines]
 
@@ -58,6 +74,15 @@ class FeedbackLog:
         table.writerow(names)
         table.writerows([_plain(getattr(pair, name)) for name in names] for pair in self.pairs())
         return file.getvalue()
+
+
+def queries_in(folder: Path) -> set[str]:
+    """The queries that people gave feedback on, while a server may be writing; needs no package of the web app."""
+    try:
+        content = (folder / FILE).read_bytes()
+    except FileNotFoundError:
+        return set()
+    return {json.loads(line)["query"] for line in content[: content.rfind(b"\n") + 1].splitlines()}
 
 
 def _plain(value: str | bool | None) -> str:

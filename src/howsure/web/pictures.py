@@ -18,7 +18,7 @@ from howsure import data
 from howsure.data import ImageSet, corrupt, decode
 from howsure.errors import DataError, HowsureError
 
-__all__ = ["Picture", "Recent", "data_url", "degraded", "png", "read_picture", "thumbnail_of"]
+__all__ = ["Picture", "Recent", "data_url", "degraded", "picture_in", "png", "read_picture", "thumbnail_of"]
 
 KEPT, SHOWN, THUMBNAIL = 1024, 320, 128  # pixels of the longer side
 BUDGET = 64 * 2**20  # bytes of pictures that are kept in case of feedback
@@ -83,6 +83,11 @@ class Recent:
     def get(self, name: str) -> bytes | None:
         """None if it was too long ago."""
         return self._kept.get(name)
+
+
+def picture_in(file: Path) -> bytes:
+    """What a file shows, for a page; `DataError` if it is no picture."""
+    return png(decode(file), SHOWN)
 
 
 def thumbnail_of(name: str, metadata: Mapping[str, Any]) -> bytes | None:

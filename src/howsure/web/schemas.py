@@ -73,6 +73,7 @@ class Result(Wire):
     novelty: Probability | None = Field(description="How unlike the training data; null where the method cannot tell.")
     matches: list[Match]
     exact: bool
+    audit: str | None = Field(None, description="Its number, if it was drawn to be labelled: see `POST audit`.")
 
 
 class SearchReply(Wire):
@@ -267,6 +268,17 @@ class PromiseReply(Wire):
     n: int
 
 
+class AuditedReply(Wire):
+    """How the queries of a calibration were drawn by lot in use."""
+
+    drawn: int
+    used: int = Field(description="In the order of drawing, up to the first without a verdict.")
+    waiting: int = Field(description="Verdicts behind that one.")
+    since: str
+    until: str
+    rates: list[float]
+
+
 class CertificateReply(Wire):
     """What was promised, on what evidence."""
 
@@ -286,6 +298,7 @@ class CertificateReply(Wire):
     gallery: int
     identities: int
     made: str
+    audit: AuditedReply | None = Field(description="Null where other queries were held out.")
 
 
 class DriftReply(Wire):
@@ -362,6 +375,38 @@ class FeedbackPairs(Wire):
     """All feedback, oldest first."""
 
     pairs: list[Pair]
+
+
+class Waiting(Wire):
+    """A query that was drawn by lot, and has no verdict yet."""
+
+    id: str = Field(description="Its number in the order of drawing.")
+    drawn: str
+    answer: Kind
+    best: str | None = Field(description="Label, or id, of the best match then.")
+    picture: bool = Field(description="Whether there is one.")
+
+
+class AuditReply(Wire):
+    """The drawn queries that wait for a verdict, the first first."""
+
+    drawn: int = Field(description="How many there are in all.")
+    waiting: list[Waiting]
+
+
+class Given(Wire):
+    """A verdict: one of the three."""
+
+    label: Label | None = Field(None, description="What it shows.")
+    unknown: bool = Field(False, description="What it shows is not in the gallery.")
+    unclear: bool = Field(False, description="Nobody can tell. It counts as unknown, so that any match is wrong.")
+
+
+class Judged(Wire):
+    """The verdict is on disk."""
+
+    id: str
+    replaced: bool = Field(description="There was one before.")
 
 
 class Health(Wire):

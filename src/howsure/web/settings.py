@@ -9,7 +9,7 @@ from pathlib import Path
 
 from howsure.errors import InputError
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "folder_of"]
 
 LEAST_TOKEN = 16  # characters
 
@@ -26,7 +26,8 @@ class Settings:
     host: str = "127.0.0.1"
     token: str | None = None
     model: Path | None = None  # where the gallery does not say, or it has moved
-    folder: Path | None = None  # for feedback and added pictures; by default next to the gallery
+    folder: Path | None = None  # for feedback and added pictures; by default `folder_of` the gallery
+    audit: float = 0.0  # probability with which a picture that is searched is drawn, to be labelled
     upload: int = 32 * 2**20  # bytes of a request
     pixels: int = 40_000_000  # of a picture
     pictures: int = 32  # of a request
@@ -48,10 +49,19 @@ class Settings:
         if self.token is not None and (len(self.token) < LEAST_TOKEN or not self.token.isascii()):
             raise InputError("token", expected=f"at least {LEAST_TOKEN} ASCII characters", got=str(len(self.token)))
 
+        if not 0 <= self.audit <= 1:
+            raise InputError("audit", expected="a probability from 0 to 1", got=str(self.audit))
+
     @property
     def loopback(self) -> bool:
         """Whether this machine alone can reach the server."""
         return is_loopback(self.host)
+
+
+def folder_of(gallery: str) -> Path:
+    """Where feedback and added pictures lie: next to a gallery on disk; for one on a server, here."""
+    path = Path(gallery.partition("?")[0].rpartition("/")[2] if "://" in gallery else gallery).resolve()
+    return path.with_name(f"{path.name}.window")
 
 
 @lru_cache(maxsize=64)

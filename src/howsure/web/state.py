@@ -23,7 +23,7 @@ from howsure.web.gallery_review import MOST, Neighbourhood, codes_of, review
 from howsure.web.pictures import KEPT, Picture, Recent, png
 from howsure.web.problems import RefusedError, no_item
 from howsure.web.schemas import RocReply
-from howsure.web.settings import Settings
+from howsure.web.settings import Settings, folder_of
 from howsure.web.unknown_roc import unknown_roc
 from howsure.web.view import View
 
@@ -45,6 +45,7 @@ class State:
     def __post_init__(self) -> None:
         self.feedback, self.recent = FeedbackLog(self.folder), Recent()
         self.index = self.gallery.index
+        self.audit = None if "://" in self.url else self.gallery.audit  # None where it cannot be kept
         self.closing = threading.Event()  # ends comparisons that are under way
         self._view: View | None = None
         self._turn = threading.RLock()
@@ -190,9 +191,10 @@ def open_state(where: str | Path, settings: Settings) -> State:
     gallery = Gallery.open(url, model=settings.model)
     try:
         gallery.embedder.to("cuda" if torch.cuda.is_available() else "cpu")
-        # Next to a gallery on disk; for one on a server, here.
-        path = Path(url.partition("?")[0].rpartition("/")[2] if "://" in url else url).resolve()
-        return State(url, path.name, gallery, settings.folder or path.with_name(f"{path.name}.window"))
+        folder = folder_of(url)
+        if settings.audit:
+            gallery.audit  # noqa: B018 - refused now, where it cannot be kept
+        return State(url, folder.stem, gallery, settings.folder or folder)
     except BaseException:
         gallery.close()
         raise

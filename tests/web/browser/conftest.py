@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
+from howsure import Gallery
 from howsure.web.app import create_app
 from howsure.web.serving import make_server
 from howsure.web.settings import Settings
@@ -27,6 +28,8 @@ Open = Callable[..., Page]
 def web_app(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a web app on a gallery that these tests may change."""
     gallery = shutil.copytree(made / "gallery", tmp_path_factory.mktemp("browser") / "gallery")
+    with Gallery.open(gallery) as opened:
+        opened.ask(made / "photos" / "8", audit=1.0)
     listener = socket.create_server(("127.0.0.1", 0))
     server = make_server(create_app(gallery), Settings())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

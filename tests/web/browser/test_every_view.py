@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-VIEWS = ("search", "compare", "gallery", "gallery?look=suspects", "gallery?look=best", "map", "quality")
+VIEWS = ("search", "compare", "gallery", "gallery?look=suspects", "gallery?look=best", "map", "quality", "audit")
 READY = {
     "search": ".answer",
     "compare": ".answer",
@@ -15,6 +15,7 @@ READY = {
     "gallery?look=best": ".items > li",
     "map": "canvas",
     "quality": ".plot",
+    "audit": ".suspects > li",
 }
 
 
@@ -65,7 +66,7 @@ def test_the_dark_is_dark(open_page):
 
 def test_every_view_is_a_link_with_its_own_title_and_address(open_page):
     page = open_page()
-    for name in ("Compare", "Gallery", "Map", "Quality", "Search"):
+    for name in ("Compare", "Gallery", "Map", "Quality", "Audit", "Search"):
         page.get_by_role("navigation", name="Views").get_by_role("link", name=name).click()
         expect(page).to_have_title(f"{name} · howsure")
         expect(page).to_have_url(re.compile(f"#/{name.lower()}$"))

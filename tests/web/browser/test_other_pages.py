@@ -1,4 +1,4 @@
-"""Compare, Map and Quality in the browser."""
+"""Compare, Map, Quality and Audit in the browser."""
 
 import re
 
@@ -89,3 +89,17 @@ def test_quality_shows_the_promise_the_cost_of_errors_and_unknown_detection(open
     curve = page.get_by_role("img", name=re.compile("ROC of unknown detection"))
     expect(curve).to_have_attribute("aria-label", re.compile(f"{100 * roc['auroc']:.1f}"))
     expect(page.get_by_role("img", name=re.compile("^Reliability"))).to_be_visible()
+
+
+def test_drawn_queries_are_judged_in_order_with_the_keyboard_alone(open_page):
+    page = open_page("audit")
+    rows = page.locator(".suspects > li")
+    expect(rows.first.get_by_role("img")).to_be_visible()
+    before = rows.count()
+    page.get_by_label("Query 1 shows").fill("8")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(before - 1)
+    expect(page.get_by_label("Query 2 shows")).to_be_focused()
+    page.get_by_role("button", name="Query 2: Nobody can tell").press("Enter")
+    expect(rows).to_have_count(before - 2)
+    expect(page.get_by_role("status")).to_have_text("Query 2 is saved.")

@@ -12,10 +12,12 @@ import torch
 from fastapi import APIRouter, File, Form, Response, UploadFile
 
 from howsure.compare import rms_distance
+from howsure.data.content import content_hashes
 from howsure.decide import Finding
+from howsure.decide.seen import Items
 from howsure.embeddings import Embedding, cat
 from howsure.errors import HowsureError, InputError
-from howsure.web.pictures import Picture, data_url, degraded
+from howsure.web.pictures import KEPT, Picture, data_url, degraded, png
 from howsure.web.schemas import Bell, Match, Precomputed, Result, SearchReply, Split, VerifyReply
 from howsure.web.sentences import about_pair, about_query
 from howsure.web.service import Served, Service
@@ -73,10 +75,24 @@ def _search_pictures(
     state = served.state
     pictures = [Picture(one.name, degraded(one.image, severities)) for one in served.decode(uploads)]
     query, model = state.gallery.embedder.encode_split([one.image for one in pictures])
-    findings = state.gallery.ask(query, k, watch=False, measures=_measures(state, pictures))
-    shown = [(one.name, state.recent.keep(one.image), data_url(one.image)) for one in pictures]
+    names = [state.recent.keep(one.image) for one in pictures]
+    asked = _items(state, query, pictures, names)
+    findings = state.gallery.ask(asked, k, watch=False, audit=served.settings.audit if counted else 0.0)
+    for one, name, finding in zip(pictures, names, findings, strict=True):
+        if finding.audit:
+            state.feedback.keep(name, png(one.image, KEPT))
+    shown = [(one.name, name, data_url(one.image)) for one, name in zip(pictures, names, strict=True)]
     drifted = state.gallery.watch(findings) if counted else None
     return _reply(state, _splits(query, model), findings, shown, drifted=drifted)
+
+
+def _items(state: State, query: Embedding, pictures: Sequence[Picture], names: Sequence[str]) -> Items:
+    """The queries with all by which they would be known again, if they are drawn for the audit."""
+    spec = state.gallery.embedder.spec
+    content = content_hashes(np.stack([spec.pixels(one.image) for one in pictures]))
+    files = tuple(str(state.feedback.picture_of(name)) for name in names)
+    known = np.ones(len(pictures), bool)
+    return Items(query, tuple(names), (None,) * len(pictures), files, content, known, _measures(state, pictures))
 
 
 def _measures(state: State, pictures: Sequence[Picture]) -> np.ndarray | None:
@@ -148,6 +164,7 @@ def _reply(
             novelty=finding.novelty,
             matches=[Match(**vars(match)) for match in finding.matches],
             exact=finding.exact,
+            audit=finding.audit,
         )
         for row, (finding, (name, query, picture)) in enumerate(zip(findings, shown, strict=True))
     ]

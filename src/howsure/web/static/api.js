@@ -16,7 +16,11 @@
 /** @typedef {{event: string, ece: number, brier: number, cases: number, reliability: Bin[]}} Honesty */
 /** @typedef {{threshold: number, coverage: number, risk: number}} RiskPoint */
 /** @typedef {{at_most: number, bound: number, confidence: number | null, events: number, n: number}} Promised */
-/** @typedef {{error: Promised, false_unknown: Promised | null, false_match: Promised | null, false_match_rate: number | null, false_non_match_rate: number | null, max_error: number, confidence: number, error_bound: number, coverage: number, match_coverage: number, unknown_coverage: number, n: number, unknown_rate: number, gallery: number, identities: number, made: string}} Certificate */
+/** @typedef {{error: Promised, false_unknown: Promised | null, false_match: Promised | null, false_match_rate: number | null, false_non_match_rate: number | null, max_error: number, confidence: number, error_bound: number, coverage: number, match_coverage: number, unknown_coverage: number, n: number, unknown_rate: number, gallery: number, identities: number, made: string, audit: Audited | null}} Certificate */
+/** @typedef {{drawn: number, used: number, waiting: number, since: string, until: string, rates: number[]}} Audited */
+/** @typedef {{id: string, drawn: string, answer: Kind, best: string | null, picture: boolean}} Waiting */
+/** @typedef {{drawn: number, waiting: Waiting[]}} Audit */
+/** @typedef {{label: string} | {unknown: true} | {unclear: true}} Verdict */
 /** @typedef {{false_positive: number[], true_positive: number[], auroc: number}} Roc */
 /** @typedef {{watches: string[], seen: number, evidence: number, drifted: boolean}} Drift */
 /** @typedef {{calibrated: boolean, threshold: number | null, certificate: Certificate | null, honesty: Record<string, Honesty>, risk_coverage: RiskPoint[], drift: Drift | null, unknown_roc: Roc | null, unknown_roc_why: string | null}} Quality */
@@ -171,6 +175,18 @@ export const undo = (token) => ask("POST", "undo", { json: { undo: token } });
  * @param {boolean} same
  */
 export const feedback = (query, item, same) => ask("POST", "feedback", { json: { query, item, same } });
+
+/** @returns {Promise<Audit>} */
+export const audit = () => ask("GET", "audit");
+
+/** @param {string} id */
+export const auditPicture = (id) => `/api/v1/audit/${encodeURIComponent(id)}/picture`;
+
+/**
+ * @param {string} id
+ * @param {Verdict} verdict
+ */
+export const judge = (id, verdict) => ask("POST", `audit/${encodeURIComponent(id)}`, { json: verdict });
 
 /** All feedback as a table. */
 export const FEEDBACK = "/api/v1/feedback.csv";

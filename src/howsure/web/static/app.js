@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { announce, byId, h, messageOf } from "./dom.js";
+import { auditView } from "./audit.js";
 import { compareView } from "./compare.js";
 import { galleryView } from "./gallery.js";
 import { mapView } from "./map.js";
@@ -20,6 +21,7 @@ const VIEWS = {
   gallery: { title: "Gallery", view: galleryView },
   map: { title: "Map", view: mapView },
   quality: { title: "Quality", view: qualityView },
+  audit: { title: "Audit", view: auditView },
 };
 
 let leave = () => {};

@@ -65,6 +65,7 @@ function promise(c) {
       { class: "soft" },
       `Tolerated error among matches ${percent(c.max_error)}; ${percent(c.unknown_rate)} of the queries were unknown; `,
       `gallery of ${c.gallery} items, ${c.identities} identities; made ${c.made}.`,
+      c.audit && ` Tested on ${c.audit.used} of ${c.audit.drawn} queries that were drawn by lot in use.`,
     ),
   );
 }

@@ -3,11 +3,11 @@
 `python benchmarks/reasons.py [--worlds NAME...] [--quick] [--json] [--out FILE]`
 
 A gallery is calibrated. Of fresh queries that get a match, each cause takes something away: a fault spoils the
-picture; an identity is shared out among two names; all but one reference of an identity, a blurred one, are removed. A
-query that is then answered no more has exactly this cause. Beside them, as they are: known pictures that get no match,
-pictures of unknown identities, and unrelated ones. A reason is *right* for its own cause and *wrong* for all others.
-For known and unknown ones that nothing is wrong with, only the weakest reasons are right: unlikely, or nothing close
-enough.
+picture; an identity is shared out among two names; all but one reference of an identity, with a slight fault, are
+removed. A query that is then answered no more has exactly this cause. Beside them, as they are: known pictures that get
+no match, pictures of unknown identities, and unrelated ones. A reason *names* its own cause, and is *wrong* for all
+others. Where causes cannot be told apart the weakest reason, unlikely, is *not wrong* either. For known and unknown
+pictures with which nothing is wrong, only the weakest reasons are right: unlikely, or nothing close enough.
 
 Limits were chosen on `birds`; the other worlds confirm. Records go to results/reasons.json; worlds that are there are
 read, not repeated. Needs HOWSURE_DATA and the extra `pretrained`; features are kept in the user's cache folder.
@@ -32,7 +32,7 @@ from PIL import Image
 from quality import KNOWN as FAULTS
 
 from howsure.bench.record import write_record
-from howsure.data import ImageSet, InputSpec, corrupt, load
+from howsure.data import ImageSet, InputSpec, load
 from howsure.data.quality import fit_quality
 from howsure.decide import Finding, Policy, ask, calibrate
 from howsure.embeddings import Embedding, cat
@@ -43,7 +43,9 @@ MAX_ERROR = 0.2
 CALIBRATION, ASKED, QUICK = 2_000, 300, 40  # queries that calibrate; of each cause
 CHANGED = 0.1  # of the identities are shared out, or made thin
 SPOILT = {"blurred": "blur", "dark": "darkness", "small": "small"}  # cause to kind of fault
+SLIGHT = ("darkness", "small", "occlusion", "jpeg")  # faults that leave a reference of some use
 SEVERITIES = (3, 4, 5)
+WEAKEST = "unlikely"
 RIGHT = {
     **dict.fromkeys(SPOILT, ("poor_image",)),
     "two names": ("conflict",),
@@ -159,13 +161,14 @@ def judge(scene: Scene, count: int) -> dict[str, Any]:
     changed = np.array(rng.permutation(names)[: max(1, round(CHANGED * len(names)))], object)
     theirs = answered[np.isin(scene.labels[answered], changed)][:count]
     items, labels = plain
-    shared = np.array([f"{name} {rng.integers(2)}" if name in changed else name for name in labels], object)
-    reasons["two names"] = asked(theirs, policy, (items, shared))
+    turn = [int((labels[:row] == name).sum()) % 2 for row, name in enumerate(labels)]
+    shared = [f"{name} {half}" if name in changed else name for name, half in zip(labels, turn, strict=True)]
+    reasons["two names"] = asked(theirs, policy, (items, np.array(shared, object)))
     kept = ~np.isin(labels, changed)
     poor, of = [], []
     for name in changed:
         row = int(rng.choice(scene.gallery[labels == name]))
-        poor.append(corrupt(scene.images.image(row), "blur", severity=1, rng=rng))
+        poor.append(FAULTS[str(rng.choice(SLIGHT))](scene.images.image(row), 0, rng))
         of.append(name)
     thin = cat([items[np.flatnonzero(kept)], embedded(poor, scene.spec)]), np.array([*labels[kept], *of], object)
     reasons["one poor reference"] = asked(theirs, policy, thin)
@@ -197,14 +200,18 @@ def faults(findings: Sequence[Finding]) -> dict[str, int]:
 
 
 def rows_of(name: str, record: dict[str, Any]) -> list[Row]:
-    """Each reason is right in 80 % of its cases at least, and wrong in 10 % of all others at most."""
+    """What is said is not wrong in 80 % of the cases of each cause, and no reason in 10 % of those of another."""
     rows = []
     shares = {}
     for cause, counts in record["causes"].items():
         total = sum(n for reason, n in counts.items() if reason != "match")
         shares[cause] = {reason: n / total for reason, n in counts.items() if reason != "match"}
-        right = sum(shares[cause].get(reason, 0.0) for reason in RIGHT[cause])
-        rows.append(at_least(f"{name}: {cause}, right, of {total} without a match", right, 0.8, 1.0))
+        named = sum(shares[cause].get(reason, 0.0) for reason in RIGHT[cause])
+        right = named + (shares[cause].get(WEAKEST, 0.0) if WEAKEST not in RIGHT[cause] else 0.0)
+        rows += [
+            at_least(f"{name}: {cause}, named, of {total} without a match", named, 1.0),
+            at_least(f"{name}: {cause}, not wrong", right, 0.8, 1.0),
+        ]
     for reason in ("poor_image", "conflict", "thin_gallery", "unfamiliar"):
         wrong = {cause: share.get(reason, 0.0) for cause, share in shares.items() if reason not in RIGHT[cause]}
         worst = max(wrong, key=lambda cause: wrong[cause])

@@ -14,7 +14,7 @@ from howsure.decide.probability import link_from_json, meaning_of
 from howsure.numerics.link import Link
 from howsure.numerics.logistic import Logistic
 
-MISTAKEN = 0.1  # of the unknown queries without an answer, at most this share is called a conflict
+MISTAKEN = 0.02  # of the unknown queries without an answer, at most this share is called a conflict
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,17 @@ import pytest
 from decide.test_calibration import GALLERY, Future, made, pictures
 from howsure import Gallery
 from howsure.decide import PredictionSet, SetRule
-from howsure.decide.prediction_sets import set_rule
+from howsure.decide.prediction_sets import behind, set_rule
 from howsure.errors import CalibrationError, InputError
 
 
 def test_by_hand() -> None:
-    """Of four known queries one is not found; the others' identities are 1, 2 and 4 times as far as the best match."""
+    """Of four known queries one is not found; the pictures of the others' identities lie at 1, at 2, and at 4 and 8."""
     distances = np.array([[1.0, 2.0, 4.0, 8.0]] * 5)
     identities = np.array([["a", "b", "c", "c"]] * 5, dtype=object)
     wanted, known = np.array(["a", "b", "c", "z", None], dtype=object), np.array([True, True, True, True, False])
     rule = set_rule(distances, identities, np.array([5.0, 4.0, 3.0, 2.0, 1.0]), wanted, known)
-    assert np.exp(rule.known) == pytest.approx([1, 2, 4])
+    assert np.exp(rule.known) == pytest.approx([1, 2**12, 1 / (4**-12 + 8**-12)])
     assert (rule.asked, rule.unknown) == (4, (1.0,))
     near, far = rule.sets(distances[:2], identities[:2], np.array([0.9, 1.1]), probability=0.4)  # the second of five
     assert near == PredictionSet(("a", "b"), True, 0.4)
@@ -27,6 +27,20 @@ def test_by_hand() -> None:
     assert wide == PredictionSet(("a", "b", "c"), True, 0.6)  # one unknown query is too few for that
     with pytest.raises(CalibrationError, match=r"in 80.0% of cases, got 3 of 4"):
         rule.sets(distances[:1], identities[:1], np.array([9.0]), probability=0.8)
+
+
+def test_pictures_of_an_identity_speak_together() -> None:
+    """At any scale; that of the best match is never behind, even where more speaks for another."""
+    distances = np.array([[1.0, 1.01, 1.02, 2.0], [0.0, 1.0, 2.0, 3.0]])
+    identities = np.array([["a", "b", "b", "c"], ["a", "b", "c", "a"]], dtype=object)
+    back = behind(distances, identities)
+    most = 1.01**-12 + 1.02**-12
+    assert back[0] == pytest.approx([0, 0, 0, np.log(most * 2**12)])
+    assert behind(70 * distances, identities)[0] == pytest.approx(back[0])
+    assert back[1, 0] == back[1, 3] == 0
+    assert back[1, 2] > back[1, 1] > 100  # nothing is as near as no distance at all
+    alone = np.array([["a", "b", "d", "c"]], dtype=object)
+    assert behind(distances[:1], alone)[0, 1] == pytest.approx(12 * np.log(1.01))
 
 
 @pytest.mark.parametrize("probability", [0.7, 0.9])

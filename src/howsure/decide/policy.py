@@ -27,7 +27,7 @@ from howsure.index import Index
 from howsure.match import Matcher
 
 POLICY_FILE = "policy.json"
-FORMAT = 2
+FORMAT = 3
 COVERED = 2.0  # times as many identities, or as few: correcting for more than that did not keep the error small
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from howsure.errors import CalibrationError, InputError
 
 SMALLEST = 1e-9  # a distance below is as good as 0
+STEEPNESS = 12  # a picture twice as far says 2^-12 as much
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class PredictionSet:
 
 @dataclass(frozen=True)
 class SetRule:
-    """How far an identity may lie beyond the nearest one, and how unlikely a match must be for `unknown` to be open.
+    """How far an identity may be behind the best one, and how unlikely a match must be for `unknown` to be open.
 
-    Held-out scores, sorted. Of a known query: log of how many times as far as the best match the nearest picture of its
-    identity is, where it is among the matches. Of an unknown one: the score of its best match.
+    Held-out scores, sorted. Of a known query: how far its identity is `behind`, where it is among the matches. Of an
+    unknown one: the score of its best match.
     """
 
     known: tuple[float, ...]  # the finite ones
@@ -51,10 +52,10 @@ class SetRule:
                 fix="ask for sets of a smaller probability, or hold out more pictures of known identities",
             )
         open_at = _quantile(self.unknown, len(self.unknown), probability)
-        beyond = farther(distances)
+        back = behind(distances, identities)
         return [
             PredictionSet(
-                tuple(dict.fromkeys(identities[row, beyond[row] <= reach].tolist())),
+                tuple(dict.fromkeys(identities[row, back[row] <= reach].tolist())),
                 bool(score[row] <= open_at),
                 probability,
             )
@@ -71,15 +72,23 @@ def set_rule(
     distances: np.ndarray, identities: np.ndarray, score: np.ndarray, wanted: np.ndarray, known: np.ndarray
 ) -> SetRule:
     """From held-out queries: ranked matches (Q, k), the score of each best match, and what was right."""
-    mine = np.where(identities == wanted[:, None], farther(distances), np.inf).min(1)
+    mine = np.where(identities == wanted[:, None], behind(distances, identities), np.inf).min(1)
     found = np.sort(mine[known])
     return SetRule(tuple(found[np.isfinite(found)].tolist()), len(found), tuple(np.sort(score[~known]).tolist()))
 
 
-def farther(distances: np.ndarray) -> np.ndarray:
-    """(Q, k) log of how many times as far as the best match each match is."""
+def behind(distances: np.ndarray, identities: np.ndarray) -> np.ndarray:
+    """(Q, k) log of how many times as much speaks for the likeliest identity as for that of each match.
+
+    Every picture among the matches speaks for its identity, with distance^-STEEPNESS. That of the best match is never
+    behind, so it is in every set. No unit enters, and nothing is fitted.
+    """
     nearest = np.maximum(distances, SMALLEST)
-    return np.log(nearest / nearest[:, :1])
+    weights = (nearest[:, :1] / nearest) ** STEEPNESS
+    spoken = np.zeros(weights.shape)
+    for rank in range(weights.shape[1]):
+        spoken += np.where(identities == identities[:, [rank]], weights[:, [rank]], 0)
+    return np.where(identities == identities[:, :1], 0, np.log(spoken.max(1, keepdims=True) / spoken))
 
 
 def checked_probability(value: float) -> float:

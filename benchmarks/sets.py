@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 from form import Row, at_least, at_most, table
-from guarantee import LEAST_FUTURE, SIZES, WORLDS, World
+from guarantee import LEAST_FUTURE, SIZES, WORLDS, World, in_turns
 from scipy.special import softmax
 
 from howsure.bench.record import write_record
@@ -154,20 +154,25 @@ def peer() -> Any:
 # Judging.
 
 
-def judge(world: World, *, size: int, stated: Sequence[float], splits: int) -> dict[str, Any]:
-    """Every way to make sets, by stated probability."""
+def judge(worlds: Sequence[World], *, size: int, stated: Sequence[float], splits: int) -> dict[str, Any]:
+    """Every way to make sets, by stated probability; splits take turns in the worlds."""
     found: dict[float, dict[str, list[dict[str, float]]]] = {probability: {} for probability in stated}
-    wanted, known = world.held.wanted, world.held.known
-    every = {
-        by: scored(done, wanted, unit=world.ways.units[by], identities=world.facts["identities"])
-        for by, done in world.ways.held.items()
-    }
+    every = [
+        {
+            by: scored(done, world.held.wanted, unit=world.ways.units[by], identities=world.facts["identities"])
+            for by, done in world.ways.held.items()
+        }
+        for world in worlds
+    ]
     for seed in range(splits):
+        turn = seed % len(worlds)
+        world = worlds[turn]
+        wanted, known = world.held.wanted, world.held.known
         now, future = np.split(np.random.default_rng(seed).permutation(len(wanted)), [size])
         asked = future[:ASKED]
         learned = learn(world.ways.only(now), world.held[now], rng=np.random.default_rng(seed))
         ways = {"howsure": ours(learned, world, now, asked, stated=stated)}
-        ways |= theirs(every[learned.candidate.by], now[known[now]], asked, stated=stated, seed=seed)
+        ways |= theirs(every[turn][learned.candidate.by], now[known[now]], asked, stated=stated, seed=seed)
         for name, sets in ways.items():
             for probability, one in sets.items():
                 found[probability].setdefault(name, []).append(shares(one, known[asked]))
@@ -232,16 +237,16 @@ def main() -> None:
     for name in ["clothes"] if options.quick else options.worlds:
         record = records.setdefault(name, {"splits": splits, "cells": {}})
         stated = (*LOWER.get(name, ()), *STATED)
-        made = None
+        made: list[World] = []
         for size in SIZES[:1] if options.quick else SIZES:
             there = {cell for cell in record["cells"] if cell.startswith(f"{size} queries")}
-            if there or (record["cells"] and record["facts"]["queries"] < size + LEAST_FUTURE):
+            if there:
                 continue
-            made = made or WORLDS[name]()
-            if made.facts["queries"] < size + LEAST_FUTURE:
+            made = made or in_turns(name)
+            if min(one.facts["queries"] for one in made) < size + LEAST_FUTURE:
                 continue
             print(f"sets: {name}, {size} queries", file=sys.stderr, flush=True)
-            record["facts"] = made.facts
+            record["facts"] = [one.facts for one in made]
             record["cells"] |= judge(made, size=size, stated=stated, splits=splits)
             if not options.quick:
                 write_record(options.out, records)

@@ -5,6 +5,8 @@ import pytest
 from scipy.special import expit, logit
 
 from decide.policies import policy
+from howsure.data.measures import MEASURES
+from howsure.data.quality import quality_from
 from howsure.decide import REASONS, Answer, Beside, Evidence, decide, verify_pair
 
 
@@ -65,6 +67,18 @@ def test_a_poor_picture_is_not_called_unknown_where_it_can_be_told() -> None:
     assert decide(telling, evidence(**far, **poor, novelty=0.99))[0].kind == "unknown"
     assert decide(telling, evidence(**far))[0].kind == "unknown"
     assert decide(blind, evidence(**far, **poor))[0].kind == "unknown"
+
+
+def test_only_a_clearly_poor_picture_is_not_called_unknown() -> None:
+    rng = np.random.default_rng(0)
+    typical, held = rng.normal(size=(2, 300, len(MEASURES)))
+    quality = quality_from(typical, held, held + 9, side=64)
+    far, mine = quality.typical.distance(held), replace(policy(), quality=quality)
+    fine, poor, clear = (held[np.argsort(far)[[150, 290, 299]]] + [[0], [0], [9]])[:, None]
+    assert quality.poor(poor).all()
+    assert not quality.clearly_poor(poor).any()
+    answers = [decide(mine, evidence(distance=2.5), Beside(measures=one))[0] for one in (fine, poor, clear)]
+    assert [one.kind for one in answers] == ["unknown", "unknown", "not_sure"]
 
 
 def test_fewer_references_than_calibration_met_are_a_thin_gallery() -> None:

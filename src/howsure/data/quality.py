@@ -23,6 +23,7 @@ from howsure.numerics.logistic import Logistic, fit_logistic
 from howsure.numerics.typical import Typical, fit_typical
 
 POOR = 0.05  # of pictures like those it was fitted on, at most this share is called poor
+CLEARLY = 0.01  # and about this share clearly so
 ENOUGH = math.ceil(1 / POOR) - 1  # pictures that a limit takes
 LEAST = 2 * ENOUGH  # of a set
 MOST = 600  # pictures measured; more say nothing new
@@ -60,6 +61,7 @@ class Quality:
     side: int  # of the model's input, for which pictures are measured
     typical: Typical
     limit: float
+    clear_limit: float
     link: Logistic
 
     def measure(self, image: Image.Image) -> np.ndarray:
@@ -73,6 +75,10 @@ class Quality:
     def poor(self, measurements: np.ndarray) -> np.ndarray:
         """(n, M) to (n,) booleans: worse than 95 % of those it was fitted on."""
         return self.typical.distance(_checked(measurements)) > self.limit
+
+    def clearly_poor(self, measurements: np.ndarray) -> np.ndarray:
+        """(n, M) to (n,) booleans: worse than 99 % of those it was fitted on, or than all where they were few."""
+        return self.typical.distance(_checked(measurements)) > self.clear_limit
 
     def causes(self, measurements: np.ndarray) -> list[str | None]:
         """(n, M) to n keys of `CAUSES`: the main fault of a poor picture; None for a fine one, or if it is unclear."""
@@ -88,7 +94,7 @@ class Quality:
         """What `to_json` wrote; a missing key is an error."""
         try:
             link = Logistic(tuple(keys["link"]["coefficients"]), keys["link"]["offset"])
-            return cls(keys["side"], Typical.from_json(keys["typical"]), keys["limit"], link)
+            return cls(keys["side"], Typical.from_json(keys["typical"]), keys["limit"], keys["clear_limit"], link)
         except (KeyError, TypeError) as error:
             raise InputError("quality", expected="what to_json wrote", got=f"no {error}") from None
 
@@ -134,8 +140,9 @@ def quality_from(typical: np.ndarray, held: np.ndarray, faulty: np.ndarray, *, s
     fine, poor = (known.distance(_checked(part)) for part in (held, faulty))
     link = fit_logistic(-np.append(fine, poor)[:, None], np.arange(len(fine) + len(poor)) < len(fine))
     even = replace(link, offset=link.offset + math.log(len(poor) / len(fine)))  # as if there were as many of both
-    limit = np.sort(fine)[math.ceil((1 - POOR) * (len(fine) + 1)) - 1]
-    return Quality(side, known, float(limit), even)
+    ranks = (math.ceil((1 - share) * (len(fine) + 1)) for share in (POOR, CLEARLY))
+    limit, clear = (float(np.sort(fine)[min(rank, len(fine)) - 1]) for rank in ranks)
+    return Quality(side, known, limit, clear, even)
 
 
 def _readable(images: ImageSet, rows: Iterable[int]) -> Iterator[Image.Image]:

@@ -72,8 +72,7 @@ def decide(
     few = _few(policy, beside.references, len(right))
     torn = (either >= policy.conflict.at_least) & (right <= BALANCED * either)
     signs = _signs(policy, evidence, beside, faults=faults, few=few, torn=torn)
-    # Without novelty, an uncertain query may be new as well as poor; a fault that was seen in its pixels tells.
-    excused = few | (signs.poor & (_looked_at(policy, beside) or policy.limits.gap is None))
+    excused = few | _too_poor(policy, beside, signs)
     lost, unknown = match & (not covered), unknown & (covered or ratio > 1) & ~excused
     reasons = signs.reasons()
     answers = []
@@ -95,9 +94,11 @@ def decide(
     return answers
 
 
-def _looked_at(policy: Policy, beside: Beside) -> bool:
-    """Whether the pixels of the queries were judged."""
-    return beside.measures is not None and policy.quality is not None
+def _too_poor(policy: Policy, beside: Beside, signs: Signs) -> np.ndarray:
+    """Without novelty, an uncertain query may be new as well as poor; its pixels tell."""
+    if beside.measures is None or policy.quality is None:
+        return signs.poor & (policy.limits.gap is None)
+    return policy.quality.clearly_poor(beside.measures)
 
 
 def _few(policy: Policy, references: np.ndarray | None, count: int) -> np.ndarray:
@@ -117,7 +118,7 @@ def _signs(
     # A single picture is rarely near, which says little about what the model knows.
     far = (evidence.novelty > NOVEL) | (_above(limits.gap, evidence.gap) & ~few)
     poor = np.array([fault is not None for fault in faults], bool)
-    if not _looked_at(policy, beside):
+    if beside.measures is None or policy.quality is None:
         poor = _above(limits.uncertainty, evidence.uncertainty) & ~far
     thin = few | _few(policy, beside.scarcest, len(few))
     if of_match is not None:

@@ -58,7 +58,7 @@ def calibrate(
     Queries are held-out pictures, `labels` their identities; None, or an identity that the gallery lacks, is an
     unknown. Where there are no unknowns, a share `unknown_rate` of the queries is searched with its own identity
     hidden, so that the policy has met some. `ids` name the queries in the certificate's hash; without them their
-    positions do. With the `quality` of such pictures, and the `measures` (Q, M) of these, a picture with a fault is not
+    positions do. With the `quality` of such pictures, and the `measures` (Q, M) of these, a clearly poor picture is not
     called unknown; every promise holds for queries that nobody looks at, too.
     """
     wanted = Wanted(max_error, confidence, max_false_unknown, max_false_match)
@@ -70,7 +70,7 @@ def calibrate(
     rule = prove(learned, held, wanted)
     faulty = np.zeros(len(query), bool)
     if quality is not None and measures is not None:
-        faulty = np.array([fault is not None for fault in quality.causes(measures)], bool)
+        faulty = quality.clearly_poor(measures)
     by, scores, right, evidence = learned.candidate.by, learned.scores, learned.right, learned.held.evidence
     compared, items = replace(held, query=ranked(query, by)), ranked(gallery, by)
     matcher = compared.fit_matcher(items, names, rng=rng)

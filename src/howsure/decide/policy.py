@@ -27,7 +27,7 @@ from howsure.index import Index
 from howsure.match import Matcher
 
 POLICY_FILE = "policy.json"
-FORMAT = 3
+FORMAT = 2
 COVERED = 2.0  # times as many identities, or as few: correcting for more than that did not keep the error small
 
 
@@ -56,7 +56,7 @@ class Policy:
     """A matcher, the probabilities of what a query is, and when to answer, with a guarantee.
 
     Answer `match` where the best match is right with log-odds `match_at` or more, and that match is near enough; else
-    `unknown` where the rule for it holds; else `not_sure`. No picture that is seen to have a fault is called unknown.
+    `unknown` where the rule for it holds; else `not_sure`. No picture that is clearly poor is called unknown.
     """
 
     matcher: Matcher

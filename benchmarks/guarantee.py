@@ -321,7 +321,7 @@ def ours(world: World, now: np.ndarray, future: np.ndarray, *, max_error: float,
 
     def matched(done: Searched) -> np.ndarray:
         score = learned.score.log_odds(done.evidence.features())
-        return (done.evidence.distance < rule.reach) & (score >= -rule.proved.threshold)
+        return (done.evidence.remoteness < rule.reach) & (score >= -rule.proved.threshold)
 
     called = [np.zeros(len(done.best), bool) for done in (coming, far)]
     if rule.unknown is not None:

@@ -20,7 +20,7 @@ def evidence(
 ) -> Evidence:
     """One query; by default nothing is wrong with it, but its log-odds, which are the margin, are too small."""
     others = dict.fromkeys((field.name for field in fields(Evidence)), 1.0)
-    own = {"margin": margin, "distance": distance, "uncertainty": uncertainty, "novelty": novelty, "gap": gap}
+    own = {"margin": margin, "remoteness": distance, "uncertainty": uncertainty, "novelty": novelty, "gap": gap}
     return Evidence(**{name: np.array([value]) for name, value in (others | own).items()})
 
 
@@ -172,7 +172,7 @@ def test_where_every_picture_is_equally_sure_none_is_called_poor() -> None:
 
 def test_one_answer_a_query_in_order() -> None:
     ones = {field.name: np.ones(3) for field in fields(Evidence)}
-    far = {"margin": np.array([3.0, 0.0, -9.0]), "distance": np.array([1.0, 1.0, 3.0])}
+    far = {"margin": np.array([3.0, 0.0, -9.0]), "remoteness": np.array([1.0, 1.0, 3.0])}
     many = Evidence(**ones | far)
     assert [answer.kind for answer in decide(policy(), many)] == ["match", "not_sure", "unknown"]
     assert decide(policy(), many[np.zeros(3, bool)]) == []

@@ -34,6 +34,15 @@ def test_by_hand() -> None:
     assert evidence.novelty.tolist() == [0, 0]
 
 
+def test_the_spread_is_in_the_distances_or_is_added() -> None:
+    distances, identities, spread = np.array([[3.0, 4.0]]), np.array([[1, 2]]), np.array([7.0])
+    expected, means = (
+        weigh(distances, identities, Own(spread, spread=spread, between_means=mean), unit=1.0) for mean in (False, True)
+    )
+    assert (expected.gap.tolist(), expected.remoteness.tolist()) == ([2**0.5], [3.0])
+    assert (means.gap.tolist(), means.remoteness.tolist()) == ([3.0], [4.0])
+
+
 def test_features_grow_with_the_chance_to_be_right() -> None:
     """Query 1 is better than query 0 in every respect."""
     distances, identities = (

@@ -13,8 +13,8 @@ def counted(score: float, reference: np.ndarray) -> float:
     """By brute force: every distance, sorted."""
     k, n = math.isqrt(len(reference)), len(reference)
     own = np.sort(np.abs(reference - score))[k - 1]
-    others = [np.sort(np.abs(np.delete(reference, i) - reference[i]))[k - 1] for i in range(n)]
-    return float((1 + (np.array(others) >= own).sum()) / (n + 1))
+    others = np.array([np.sort(np.abs(np.delete(reference, i) - reference[i]))[k - 1] for i in range(n)])
+    return float((1 + (others >= own).sum()) / (n + 1)) * min(1.0, others.max() / own if own else 1.0)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -40,8 +40,15 @@ def test_false_alarms_are_at_most_as_often_as_promised(draw: Callable[..., torch
 def test_both_ends_are_extreme_and_so_is_a_gap_in_the_middle() -> None:
     modes = np.concatenate([np.linspace(0, 1, 500), np.linspace(3, 4, 500)])
     low, first, between, second, high = ConformalReference.fit(modes).p(np.array([-1.0, 0.5, 2.0, 3.5, 5.0]))
-    assert low == high == between == pytest.approx(1 / 1001)
+    assert low == pytest.approx(high) == pytest.approx(between)
+    assert 0 < low < 1 / 1001
     assert min(first, second) > 0.5
+
+
+def test_beyond_all_references_p_still_orders() -> None:
+    found = ConformalReference.fit(np.random.default_rng(0).normal(size=200)).p(np.array([4.0, 8.0, 50.0, -90.0]))
+    assert found[0] <= 1 / 201
+    assert (np.diff(found) < 0).all()
 
 
 @pytest.mark.parametrize("few", [0, 1])
@@ -52,7 +59,7 @@ def test_too_few_reference_scores_are_refused(few: int) -> None:
 
 def test_two_are_enough_to_say_something() -> None:
     found = ConformalReference.fit(np.array([0.0, 1.0])).p(np.array([0.5, 9.0]))
-    assert found.tolist() == pytest.approx([1.0, 1 / 3])
+    assert found.tolist() == pytest.approx([1.0, 1 / 3 / 8])
 
 
 def test_one_sided_p_counts_what_is_as_large() -> None:

@@ -130,12 +130,12 @@ class Rule:
 
     def match(self, learned: Learned) -> np.ndarray:
         """Which of the held-out queries get one, (Q,)."""
-        near: np.ndarray = learned.held.evidence.distance < self.reach
+        near: np.ndarray = learned.held.evidence.remoteness < self.reach
         return near & (learned.scores >= -self.proved.threshold)
 
     def calls_unknown(self, evidence: Evidence) -> np.ndarray:
         """Which queries are too far off to be known, (Q,)."""
-        return np.zeros(len(evidence.distance), bool) if self.unknown is None else self.unknown.holds(evidence)
+        return np.zeros(len(evidence.remoteness), bool) if self.unknown is None else self.unknown.holds(evidence)
 
 
 def prove(learned: Learned, held: HeldOut, wanted: Wanted) -> Rule:
@@ -143,8 +143,8 @@ def prove(learned: Learned, held: HeldOut, wanted: Wanted) -> Rule:
     evidence, test = learned.held.evidence, learned.test
     has_novelty = held.query.novelty is not None
     unknown = unknown_rule(evidence[held.known], at_most=wanted.max_false_unknown, has_novelty=has_novelty)
-    reach = _reach(evidence.distance[test])
-    near = test[evidence.distance[test] < reach]
+    reach = _reach(evidence.remoteness[test])
+    near = test[evidence.remoteness[test] < reach]
     limit = wanted.max_false_match
     tolerated: dict[str, Any] = {
         "max_error": wanted.max_error,
@@ -196,13 +196,13 @@ def _likelier_right(meaning: Link, scores: np.ndarray) -> float:
     return float(-scores[likely].min()) if likely.any() else -np.inf
 
 
-def _reach(distance: np.ndarray) -> float:
+def _reach(remoteness: np.ndarray) -> float:
     """All but the farthest share `FAR` of the queries are nearer.
 
     Below an order statistic of their own, queries are an independent sample of all queries below it. So the proof
     holds for those that are near; the others, which may be anything, get no match.
     """
-    return float(np.sort(distance)[-max(1, round(FAR * len(distance)))])
+    return float(np.sort(remoteness)[-max(1, round(FAR * len(remoteness)))])
 
 
 def _high(values: np.ndarray) -> float | None:

@@ -48,6 +48,7 @@ class Evidence:
     uncertainty: np.ndarray  # of the query itself
     novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the embedding keeps none
     gap: np.ndarray  # distance of means to the best match: without the variances of both; not a feature
+    remoteness: np.ndarray  # the expected distance, with them; not a feature
 
     def features(self) -> np.ndarray:
         """(Q, FEATURES), oriented so that larger means likelier right."""
@@ -77,8 +78,9 @@ class Own:
 
     uncertainty: np.ndarray
     novelty: np.ndarray | None = None
-    spread: np.ndarray | float = 0.0  # variance of query and best match in their distance; 0 between means
+    spread: np.ndarray | float = 0.0  # variance of query and best match together
     members: np.ndarray | None = None  # (Q, S, k) identities of the nearest to each member of an ensemble
+    between_means: bool = False  # the distances of the matches, which then lack the spread
 
 
 def second_best(identities: np.ndarray) -> np.ndarray:
@@ -120,7 +122,8 @@ def weigh(distances: np.ndarray, identities: np.ndarray, own: Own, *, unit: floa
         neighbour_distance=distances[:, :NEIGHBOURS].mean(1),
         uncertainty=uncertainty,
         novelty=nothing if own.novelty is None else np.asarray(own.novelty, float),
-        gap=np.sqrt(np.maximum(first**2 - own.spread, 0)),
+        gap=first if own.between_means else np.sqrt(np.maximum(first**2 - own.spread, 0)),
+        remoteness=np.sqrt(first**2 + own.spread) if own.between_means else first,
     )
 
 

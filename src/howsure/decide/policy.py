@@ -85,7 +85,7 @@ class Policy:
         A `match` goes first: its error was proved whatever the other rule says, and a query that gets one is not called
         unknown, so that promise only becomes safer.
         """
-        near = evidence.distance < self.match_within
+        near = evidence.remoteness < self.match_within
         match = near & (self.chances.scores(evidence, ratio=ratio).right >= self.match_at)
         if self.unknown is None:
             return match, np.zeros_like(match)

@@ -62,7 +62,7 @@ def own_of(query: Embedding, match_uncertainty: np.ndarray, *, members: np.ndarr
     """What queries bring besides their matches, the best of which have this uncertainty."""
     uncertainty = query.uncertainty.double().numpy()
     novelty = None if query.novelty is None else query.novelty.double().numpy()
-    return Own(uncertainty, novelty, 0.0 if by == "mean" else uncertainty + match_uncertainty, members)
+    return Own(uncertainty, novelty, uncertainty + match_uncertainty, members, between_means=by == "mean")
 
 
 def members_of(

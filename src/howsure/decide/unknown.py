@@ -13,14 +13,14 @@ from howsure.decide.evidence import Evidence
 class UnknownRule:
     """Unknown beyond a distance of the best match, or beyond a novelty where the embedding keeps one."""
 
-    distance: float
+    remoteness: float  # expected distance to the best match
     novelty: float | None
     rank: int  # of each limit among the known queries, the largest first
     known: int  # queries that it was made of
 
     def holds(self, evidence: Evidence) -> np.ndarray:
         """Which queries are farther off than the rule allows, (Q,)."""
-        far: np.ndarray = evidence.distance > self.distance
+        far: np.ndarray = evidence.remoteness > self.remoteness
         return far if self.novelty is None else far | (evidence.novelty > self.novelty)
 
     @property
@@ -36,9 +36,9 @@ def unknown_rule(known: Evidence, *, at_most: float, has_novelty: bool) -> Unkno
     probability k/(n + 1) at most, whatever the score (split conformal). Two scores have half of it each. None where n
     is below 1/at_most - 1: then not even the largest will do.
     """
-    n, scores = len(known.distance), 2 if has_novelty else 1
+    n, scores = len(known.remoteness), 2 if has_novelty else 1
     rank = int(np.floor(at_most / scores * (n + 1) + 1e-9))
     if rank < 1:
         return None
-    distance, novelty = (float(np.sort(values)[-rank]) for values in (known.distance, known.novelty))
-    return UnknownRule(distance, novelty if has_novelty else None, rank, n)
+    remoteness, novelty = (float(np.sort(values)[-rank]) for values in (known.remoteness, known.novelty))
+    return UnknownRule(remoteness, novelty if has_novelty else None, rank, n)

@@ -36,14 +36,15 @@ class ConformalReference:
 
         If a picture is exchangeable with the reference, P(p <= a) <= a for every a, whatever the score is: an alarm at
         p <= a is false at most that often, over the choice of the reference too. (Were the new score among them, their
-        gaps could only be narrower, and p smaller.)
+        gaps could only be narrower, and p smaller.) That is proved for every a from 1/(n + 1) on. A gap wider than all
+        of them has 1/(n + 1) times the widest over its own: smaller p only say which of the extreme ones are more so.
 
-        >>> ConformalReference.fit(np.linspace(0, 1, 99)).p(np.array([-5.0, 0.55, 9.0])).tolist()
-        [0.01, 1.0, 0.01]
+        >>> ConformalReference.fit(np.linspace(0, 1, 99)).p(np.array([0.55, 1.0, 9.0])).round(5).tolist()
+        [1.0, 0.02, 0.0001]
         """
-        count = len(self.gaps)
-        narrower = self.gaps.searchsorted(_gap(score, self.scores, self.nearest))
-        return (1 + count - narrower) / (count + 1)
+        count, gap, widest = len(self.gaps), _gap(score, self.scores, self.nearest), self.gaps[-1]
+        shares: np.ndarray = (1 + count - self.gaps.searchsorted(gap)) / (count + 1)
+        return shares * np.where(gap > widest, widest, 1.0) / np.where(gap > widest, gap, 1.0)
 
 
 def upper_p(score: np.ndarray, reference: np.ndarray) -> np.ndarray:

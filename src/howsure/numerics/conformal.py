@@ -40,7 +40,7 @@ class ConformalReference:
         of them has 1/(n + 1) times the widest over its own: smaller p only say which of the extreme ones are more so.
 
         >>> ConformalReference.fit(np.linspace(0, 1, 99)).p(np.array([0.55, 1.0, 9.0])).round(5).tolist()
-        [1.0, 0.02, 0.0001]
+        [1.0, 0.03, 0.00011]
         """
         count, gap, widest = len(self.gaps), _gap(score, self.scores, self.nearest), self.gaps[-1]
         shares: np.ndarray = (1 + count - self.gaps.searchsorted(gap)) / (count + 1)

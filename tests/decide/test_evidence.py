@@ -26,6 +26,7 @@ def test_by_hand() -> None:
     assert np.allclose(evidence.lift, [0.3 / np.std(distances[0]), 0.25 / np.std(distances[1])])
     assert evidence.agreement.tolist() == evidence.neighbour_agreement.tolist() == [3, 6]
     assert evidence.member_agreement.tolist() == [0, 0]
+    assert np.allclose(evidence.remoteness, np.prod(distances[:, :5], 1) ** 0.2)
     mine, theirs = np.exp([-0.4, -0.8, -1.6]).sum(), np.exp([-1.2, -2.0, -3.6]).sum()
     alone = np.exp(-4 * distances[1]).sum()
     assert np.allclose(evidence.support, [np.log(mine / theirs), np.log(alone / np.exp(-4.0))])
@@ -35,12 +36,12 @@ def test_by_hand() -> None:
 
 
 def test_the_spread_is_in_the_distances_or_is_added() -> None:
-    distances, identities, spread = np.array([[3.0, 4.0]]), np.array([[1, 2]]), np.array([7.0])
+    distances, identities, spread = np.full((1, 6), 3.0), np.arange(6)[None], np.array([7.0])
     expected, means = (
         weigh(distances, identities, Own(spread, spread=spread, between_means=mean), unit=1.0) for mean in (False, True)
     )
-    assert (expected.gap.tolist(), expected.remoteness.tolist()) == ([2**0.5], [3.0])
-    assert (means.gap.tolist(), means.remoteness.tolist()) == ([3.0], [4.0])
+    assert (expected.gap, expected.remoteness) == (pytest.approx(2**0.5), pytest.approx(3.0))
+    assert (means.gap, means.remoteness) == (pytest.approx(3.0), pytest.approx(4.0))
 
 
 def test_features_grow_with_the_chance_to_be_right() -> None:

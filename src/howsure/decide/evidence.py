@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from howsure.errors import InputError
 
 DEPTH = 64  # matches that a decision looks at
-NEIGHBOURS = 5  # of them, those whose mean distance is a feature
+NEIGHBOURS = 5  # of them, those whose mean distance is a feature, and says how far off a query is
 NEAREST = 10  # of them, those whose identities are compared
 LEAST_P = 1e-6  # a p-value below is as good as 0
 SMALLEST = 1e-6  # a distance below is as good as 0
@@ -48,7 +48,7 @@ class Evidence:
     uncertainty: np.ndarray  # of the query itself
     novelty: np.ndarray  # 1 - p, how unlike anything seen; 0 where the embedding keeps none
     gap: np.ndarray  # distance of means to the best match: without the variances of both; not a feature
-    remoteness: np.ndarray  # the expected distance, with them; not a feature
+    remoteness: np.ndarray  # geometric mean of the expected distances of the nearest five; not a feature
 
     def features(self) -> np.ndarray:
         """(Q, FEATURES), oriented so that larger means likelier right."""
@@ -109,6 +109,7 @@ def weigh(distances: np.ndarray, identities: np.ndarray, own: Own, *, unit: floa
         raise InputError("matches", expected="(Q, k) with k of 1 or more", got=f"{distances.shape}, {identities.shape}")
     first, ahead, best = distances[:, 0], lead(distances, identities), identities[:, :1]
     uncertainty, members = np.asarray(own.uncertainty, float), own.members
+    near = np.exp(np.log(np.maximum(distances[:, :NEIGHBOURS], SMALLEST)).mean(1))
     nothing = np.zeros(len(distances))
     return Evidence(
         distance=first,
@@ -123,7 +124,7 @@ def weigh(distances: np.ndarray, identities: np.ndarray, own: Own, *, unit: floa
         uncertainty=uncertainty,
         novelty=nothing if own.novelty is None else np.asarray(own.novelty, float),
         gap=first if own.between_means else np.sqrt(np.maximum(first**2 - own.spread, 0)),
-        remoteness=np.sqrt(first**2 + own.spread) if own.between_means else first,
+        remoteness=np.sqrt(near**2 + own.spread) if own.between_means else near,
     )
 
 

@@ -11,9 +11,9 @@ from howsure.decide.evidence import Evidence
 
 @dataclass(frozen=True)
 class UnknownRule:
-    """Unknown beyond a distance of the best match, or beyond a novelty where the embedding keeps one."""
+    """Unknown beyond a remoteness, or beyond a novelty where the embedding keeps one."""
 
-    remoteness: float  # expected distance to the best match
+    remoteness: float
     novelty: float | None
     rank: int  # of each limit among the known queries, the largest first
     known: int  # queries that it was made of

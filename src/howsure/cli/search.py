@@ -100,7 +100,7 @@ def _print(result: dict[str, Any]) -> None:
     line = f"{words}: {best['label'] or best['id']}" if best and words == "match" else words
     if result["probability"] is not None:
         line += f"   P(best match is right) = {result['probability']:.3f}"
-        if words != "match" and result["probability"] < result["needed"]:
+        if words != "match" and result["reason"] != "unlikely" and result["probability"] < result["needed"]:
             line += f", a match needs {result['needed']:.3f}"
     if result["none"] is not None:
         line += f"   P(none of the gallery) = {result['none']:.3f}"
@@ -109,7 +109,8 @@ def _print(result: dict[str, Any]) -> None:
     print(f"{result['query']}\n  {line}")
     if chosen := result["set"]:
         named = [*chosen.identities, *(["unknown"] if chosen.unknown else [])]
-        print(f"  {chosen.probability:.0%} sure that it is among these {len(named)}: {', '.join(named)}")
+        one_of = "" if len(named) == 1 else f"one of {len(named)}, "
+        print(f"  with {chosen.probability:.0%} probability {one_of}{', '.join(named)}")
     for match in result["matches"]:
         probability = "      " if match["probability"] is None else f"{match['probability']:.4f}"
         print(f"    {probability}  {match['distance']:.4f}  {match['label'] or '':<16} {match['id']}")

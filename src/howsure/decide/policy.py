@@ -110,8 +110,15 @@ class Policy:
         made = self.certificate
         if made.changes == index.changes:
             return ()
-        grown = {"items": len(index) - made.gallery, "identities": index.count_identities() - made.identities}
-        changes = [f"{abs(by)} {what} {'added' if by > 0 else 'removed'} since" for what, by in grown.items() if by]
+        grown = (
+            (len(index) - made.gallery, "item", "items"),
+            (index.count_identities() - made.identities, "identity", "identities"),
+        )
+        changes = [
+            f"{abs(by)} {one if abs(by) == 1 else many} {'added' if by > 0 else 'removed'} since"
+            for by, one, many in grown
+            if by
+        ]
         return tuple(changes) if changes or made.changes is None else ("items replaced since",)
 
     def covers(self, identities: int | None) -> bool:

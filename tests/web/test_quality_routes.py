@@ -31,8 +31,18 @@ def test_quality_is_what_calibration_found(browser):
         {"probability": 0.9, "happened": 0.85, "cases": 300},
     ]
     # The surest 300 of 400 first, 15 % of them wrong; then all, with 45 + 75 wrong.
+    assert reply["stale"] == []
     risks = [(point["threshold"], point["coverage"], point["risk"]) for point in reply["risk_coverage"]]
     assert risks == [(0.9, 0.75, pytest.approx(0.15)), (0.2, 1.0, pytest.approx(0.3))]
+
+
+def test_quality_says_how_the_gallery_has_changed(own, photo):
+    with Browser(own) as browser:
+        name = browser.get("/api/v1/items").json()["items"][0]["id"]
+        assert browser.delete(f"/api/v1/items/{name}").status_code == 200
+        stale = browser.get("/api/v1/quality").json()["stale"]
+        assert stale == browser.search(photo).json()["stale"]
+        assert "1 item removed since" in stale
 
 
 def test_without_a_policy_everything_still_works(own, made, tmp_path, photo):
@@ -47,6 +57,7 @@ def test_without_a_policy_everything_still_works(own, made, tmp_path, photo):
             "calibrated": False,
             "threshold": None,
             "certificate": None,
+            "stale": [],
             "honesty": {},
             "risk_coverage": [],
             "drift": None,

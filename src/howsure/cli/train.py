@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say
+from howsure.cli.console import Json, Strict, device, phases, print_json, report_skipped, say
 from howsure.errors import ModelError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def train(
     from howsure import data as pictures
     from howsure import training
     from howsure.embedder import Embedder
-    from howsure.training import Epoch, Step
+    from howsure.training import Event, Preparation, Step
 
     origin = Embedder.load(start) if start else None
     images = pictures.load(data)
@@ -56,11 +56,14 @@ def train(
         method=method, dim=dim, epochs=epochs, seed=seed, loss=loss, miner=miner
     )
     say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes; {settings.method}, {settings.dim}-D")
-    with progress("training", settings.epochs) as bar:
+    with phases() as bar:
 
-        def tell(event: Step | Epoch) -> None:
+        def tell(event: Event) -> None:
             if isinstance(event, Step):
-                bar(event.epoch - 1 + event.step / event.steps, f"epoch {event.epoch}, loss {event.loss:.3f}")
+                note = f"epoch {event.epoch}, loss {event.loss:.3f}"
+                bar("training", event.epoch - 1 + event.step / event.steps, event.epochs, note)
+            elif isinstance(event, Preparation):
+                bar(event.task, event.done, event.total)
             else:
                 say(f"epoch {event.epoch}: loss {event.loss:.4f}, validation recall@1 {event.recall_at_1:.4f}")
 

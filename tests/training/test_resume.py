@@ -17,7 +17,7 @@ from howsure.data import load
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.recipe import Recipe, recipe_for
-from howsure.training import Epoch, Step, Trained, run_training, stored_recipe
+from howsure.training import Epoch, Event, Step, Trained, run_training, stored_recipe
 from howsure.training.state import State
 
 EPOCHS = 5
@@ -75,8 +75,9 @@ def test_killed(whole: tuple[Trained, Path], tmp_path: Path) -> None:
 
 def test_stopped_by_hand_again_and_again(whole: tuple[Trained, Path], tmp_path: Path) -> None:
     def stop_at(epoch: int, step: int | None) -> Any:
-        def tell(event: Step | Epoch) -> None:
-            if (event.epoch, event.step if isinstance(event, Step) else None) == (epoch, step):
+        def tell(event: Event) -> None:
+            at = getattr(event, "epoch", None), event.step if isinstance(event, Step) else None
+            if at == (epoch, step):
                 raise KeyboardInterrupt
 
         return tell
@@ -121,7 +122,7 @@ def test_a_finished_run_stays_as_it_is(whole: tuple[Trained, Path]) -> None:
     assert again.history == whole[0].history
     assert again.embedder.fingerprint == whole[0].embedder.fingerprint == Embedder.load(whole[1]).fingerprint
     assert equal(bits(whole[1]), before)
-    assert events == []
+    assert not [event for event in events if isinstance(event, Step | Epoch)]
 
 
 def test_resume_without_a_run_begins_one(whole: tuple[Trained, Path], tmp_path: Path) -> None:

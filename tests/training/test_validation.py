@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 import torch
 
+from howsure.backbones import PRETRAINED, Pretrained
 from howsure.data import InputSpec
 from howsure.embeddings import Gaussian, Point, VonMisesFisher
 from howsure.errors import TrainingError
-from howsure.recipe import Recipe
+from howsure.recipe import Recipe, read_recipe
 from howsure.training.events import Epoch
 from howsure.training.validation import Validation
 
@@ -76,5 +77,19 @@ def test_two_points_are_no_collapse() -> None:
 def test_chance_is_not_learning() -> None:
     labels = [str(i % 10) for i in range(200)]
     with pytest.raises(TrainingError, match="nothing was learned"):
-        judge(labels).check_learned([Epoch(1, 0.5, 0.08), Epoch(2, 0.5, 0.12)])
-    judge(labels).check_learned([Epoch(1, 0.5, 0.4), Epoch(2, 0.5, 0.1)])
+        judge(labels).check_learned([Epoch(1, 0.5, 0.08), Epoch(2, 0.5, 0.12)], Recipe())
+    judge(labels).check_learned([Epoch(1, 0.5, 0.4), Epoch(2, 0.5, 0.1)], Recipe())
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize(
+    ("recipe", "offered"), [(Recipe(), True), (read_recipe("digits"), False), (read_recipe("pretrained"), False)]
+)
+def test_the_cure_is_named(recipe: Recipe, offered: bool, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = PRETRAINED[read_recipe("pretrained").backbone]
+    monkeypatch.setattr(Pretrained, "installed", property(lambda entry: installed))
+    with pytest.raises(TrainingError) as caught:
+        judge(["a", "b"] * 100).check_learned([Epoch(1, 0.5, 0.5)], recipe)
+    assert ("--recipe pretrained" in caught.value.fix) == offered
+    assert (entry.install in caught.value.fix) == (offered and not installed)
+    assert "add pictures" in caught.value.fix

@@ -1,4 +1,4 @@
-"""Pictures to features: the papers' small networks, a small ResNet, one pretrained on ImageNet, or any of yours."""
+"""Pictures to features: the papers' small networks, a small ResNet, pretrained ones, or any of yours."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from howsure.backbones.conv import lam_cifar, lam_fashion, n_digit, n_digit_deep, siamese
-from howsure.backbones.efficientnet import efficientnet_lite0, imagenet_weights
 from howsure.backbones.frozen import remembering
 from howsure.backbones.mlp import mlp
+from howsure.backbones.pretrained import PRETRAINED, Pretrained
 from howsure.backbones.resnet import resnet
 from howsure.errors import InputError
 
-__all__ = ["BACKBONES", "build_backbone", "evaluating", "feature_count", "remembering", "start_backbone"]
+__all__ = [
+    "BACKBONES",
+    "PRETRAINED",
+    "Pretrained",
+    "build_backbone",
+    "evaluating",
+    "feature_count",
+    "remembering",
+    "start_backbone",
+]
 
 BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "lam-fashion": lam_fashion,
@@ -25,9 +34,7 @@ BACKBONES: dict[str, Callable[[int], nn.Module]] = {
     "siamese": siamese,
     "mlp": mlp,
     "resnet": resnet,
-    "efficientnet-lite0": efficientnet_lite0,
-}
-PRETRAINED: dict[str, Callable[[], dict[str, Tensor]]] = {"efficientnet-lite0": imagenet_weights}
+} | {name: entry.network for name, entry in PRETRAINED.items()}
 
 
 def build_backbone(name: str, shape: tuple[int, int, int]) -> nn.Module:
@@ -46,7 +53,7 @@ def start_backbone(name: str, backbone: nn.Module) -> None:
     if name not in PRETRAINED:
         return
     try:
-        backbone.load_state_dict(PRETRAINED[name]())
+        backbone.load_state_dict(PRETRAINED[name].state())
     except RuntimeError as error:
         raise InputError(
             f"backbone {name}",

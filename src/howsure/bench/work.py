@@ -19,7 +19,7 @@ from howsure.errors import InputError
 from howsure.index.local.directory import try_lock
 from howsure.posteriors import dropout, ensemble, laplace
 from howsure.recipe import Recipe
-from howsure.training import Epoch, Step, run_training
+from howsure.training import Event, Step, run_training
 from howsure.training.state import CHECKPOINT
 
 __all__ = ["FEATURES", "Sets", "Work", "training_split"]
@@ -128,7 +128,7 @@ class Work:
         finally:
             lock.close()
 
-    def on_event(self, event: Step | Epoch) -> None:
+    def on_event(self, event: Event) -> None:
         """Pass on the progress of training."""
         if isinstance(event, Step):
             self.tell((event.epoch - 1 + event.step / event.steps) / event.epochs)

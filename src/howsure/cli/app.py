@@ -9,6 +9,7 @@ import typer
 
 from howsure import __version__
 from howsure.cli import (
+    backbones,
     bench,
     calibrate,
     cluster,
@@ -58,6 +59,7 @@ app.command("cluster")(cluster.cluster)
 app.command("track")(track.track)
 app.command("gate")(gate.gate)
 app.command("label-next")(label_next.label_next)
+app.command("backbones")(backbones.backbones)
 app.add_typer(bench.bench, name="bench")
 
 

@@ -17,6 +17,8 @@ import typer
 from howsure.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from howsure.data import Skipped
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -81,14 +83,36 @@ class Advance(Protocol):
 @contextmanager
 def progress(task: str, total: int) -> Iterator[Advance]:
     """A bar on stderr, only where stderr is a terminal."""
+    with phases() as bar:
+        bar(task, 0, total)
+        yield lambda done, note=None: bar(task, done, total, note)
+
+
+class Show(Protocol):
+    """Moves the bar of a phase to `done` of `total`; a note replaces the phase's name."""
+
+    def __call__(self, phase: str, done: float, total: int, note: str | None = None) -> None: ...
+
+
+@contextmanager
+def phases() -> Iterator[Show]:
+    """A bar on stderr for one phase after another, each with its own time left; only where stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        row = bar.add_task(task, total=total)
-        yield lambda done, note=None: bar.update(row, completed=done, description=note)
+        rows: dict[str, TaskID] = {}
+
+        def show(phase: str, done: float, total: int, note: str | None = None) -> None:
+            if phase not in rows:
+                for row in rows.values():
+                    bar.update(row, visible=False)
+                rows[phase] = bar.add_task(phase, total=total)
+            bar.update(rows[phase], completed=done, description=note)
+
+        yield show
 
 
 def device() -> str:

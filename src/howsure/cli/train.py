@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from howsure.cli.console import Json, Strict, device, print_json, progress, report_skipped, say
+from howsure.cli.console import Json, Strict, device, phases, print_json, report_skipped, say
 from howsure.errors import ModelError
 
 if TYPE_CHECKING:
+    from howsure.data import ImageSet
     from howsure.embedder import Embedder
     from howsure.recipe import Recipe
 
@@ -37,7 +38,8 @@ def train(
     ] = None,
     miner: Annotated[str | None, typer.Option(help="all, easy, semihard, hard or hardest.")] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="A TOML file with these settings and more, or: pretrained.")
+        Path | None,
+        typer.Option(help="A TOML file with these settings and more, or: pretrained, default. Else what fits DATA."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped run ended.")] = False,
     strict: Strict = False,
@@ -48,19 +50,22 @@ def train(
     from howsure import data as pictures
     from howsure import training
     from howsure.embedder import Embedder
-    from howsure.training import Epoch, Step
+    from howsure.training import Event, Preparation, Step
 
     origin = Embedder.load(start) if start else None
     images = pictures.load(data)
-    settings = _recipe(data, recipe, out, resume=resume, origin=origin).but(
+    settings = _recipe(images, data, recipe, begun=training.stored_recipe(out) if resume else None, origin=origin).but(
         method=method, dim=dim, epochs=epochs, seed=seed, loss=loss, miner=miner
     )
     say(f"{images.name}: {len(images)} pictures, {len(images.classes)} classes; {settings.method}, {settings.dim}-D")
-    with progress("training", settings.epochs) as bar:
+    with phases() as bar:
 
-        def tell(event: Step | Epoch) -> None:
+        def tell(event: Event) -> None:
             if isinstance(event, Step):
-                bar(event.epoch - 1 + event.step / event.steps, f"epoch {event.epoch}, loss {event.loss:.3f}")
+                note = f"epoch {event.epoch}, loss {event.loss:.3f}"
+                bar("training", event.epoch - 1 + event.step / event.steps, event.epochs, note)
+            elif isinstance(event, Preparation):
+                bar(event.task, event.done, event.total)
             else:
                 say(f"epoch {event.epoch}: loss {event.loss:.4f}, validation recall@1 {event.recall_at_1:.4f}")
 
@@ -99,12 +104,22 @@ def _check_free(out: Path, *, resume: bool) -> None:
         raise ModelError(f"{out}", expected="a directory to write", got="a file", fix="use another name")
 
 
-def _recipe(data: str, file: Path | None, out: Path, *, resume: bool, origin: Embedder | None) -> Recipe:
+def _recipe(
+    images: ImageSet, source: str, file: Path | None, *, begun: Recipe | None, origin: Embedder | None
+) -> Recipe:
+    from howsure.backbones import PRETRAINED
     from howsure.recipe import read_recipe, recipe_for
-    from howsure.training import stored_recipe
+    from howsure.training.choice import PHOTOGRAPHS, fitting_recipe
     from howsure.training.from_model import network_of
 
     if file:
         return read_recipe(file)
-    begun = stored_recipe(out) if resume else None
-    return begun or recipe_for(data).but(**(network_of(origin) if origin else {}))
+    if begun:
+        return begun
+    if origin:
+        return recipe_for(source).but(**network_of(origin))
+    found = fitting_recipe(source, images)
+    if found.backbone in PRETRAINED:
+        network = f"{found.backbone} at {found.height} pixels"
+        say(f"photographs: recipe {PHOTOGRAPHS}, {network}; from scratch: --recipe default")
+    return found

@@ -10,6 +10,7 @@ from howsure.errors import DataError
 
 # .heic and .heif are here although Pillow cannot read them: they are reported as skipped, not passed over in silence.
 _NAMES = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm avif jp2 ico heic heif"
+_SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
 EXTENSIONS = frozenset(f".{name}" for name in _NAMES.split())
 
 
@@ -17,7 +18,8 @@ def load_folder(root: Path) -> FileImages:
     """Every picture below `root`; its label is the first folder on the way to it, or None directly in `root`.
 
     Links are followed, but not back into a folder that is being read. Hidden files and files without a picture's
-    extension are passed over. The order is that of the sorted paths. Ids are `root-name/relative/path`.
+    extension are passed over. The order is that of the sorted paths. Ids are `root-name/relative/path`. A folder of
+    splits, `train/LABEL`, `val/LABEL`, is an error: their names are no labels.
     """
     name = readable(Path(os.path.abspath(root)).name)  # noqa: PTH100 (a link keeps its own name)
     images = images_below(root, name=name, label=first_folder)
@@ -28,7 +30,24 @@ def load_folder(root: Path) -> FileImages:
             got="none",
             fix="lay them out as FOLDER/LABEL/PICTURE, or all in one folder if they have no labels",
         )
+    if splits := _splits([file.relative_to(root) for file in images.files]):
+        raise DataError(
+            str(root),
+            expected="one folder a label",
+            got=f"a folder a split, {listed([split.name for split in splits])}, with the labels below",
+            fix=f"give one of them: {' or '.join(str(root / split) for split in splits)}",
+        )
     return images
+
+
+def _splits(files: list[Path]) -> list[Path]:
+    """The folders of a data set's splits, where every file is SPLIT/LABEL/FILE, or all of that in one folder more."""
+    for depth in (1, 2):
+        heads = {Path(*file.parts[:depth]) if len(file.parts) > depth + 1 else Path() for file in files}
+        one_above = len({head.parent for head in heads}) == 1
+        if len(heads) > 1 and one_above and all(head.name.lower() in _SPLITS for head in heads):
+            return sorted(heads)
+    return []
 
 
 def first_folder(relative: Path) -> str | None:

@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = 1 << 30  # bytes; more than that goes to a file
 _RUN = 16  # pictures for one thread at a time: a task for each would cost as much as decoding a small one
+_REPORTED = 64  # pictures between two reports of progress: seconds, where they are large photographs
 _AHEAD = 2  # blocks decoded before they are asked for
 
 
@@ -105,10 +106,12 @@ def _chunk(runs: list[Future[list[_Outcome]]], spec: InputSpec) -> Chunk:
     return Chunk(indices, torch.from_numpy(stacked), skipped, np.array(measures) if measures else None)
 
 
-def pixels(images: ImageSet, spec: InputSpec, *, strict: bool = False) -> Decoded:
+def pixels(
+    images: ImageSet, spec: InputSpec, *, strict: bool = False, progress: Callable[[int], None] | None = None
+) -> Decoded:
     """All pictures at once, in memory up to 1 GiB and in an unnamed temporary file beyond it.
 
-    That no picture at all can be read is an error.
+    That no picture at all can be read is an error. `progress` is called with the number of pictures done.
     """
     import torch
 
@@ -116,11 +119,13 @@ def pixels(images: ImageSet, spec: InputSpec, *, strict: bool = False) -> Decode
     kept: list[np.ndarray] = []
     skipped: list[Skipped] = []
     filled = 0
-    for chunk in stream(images, spec, strict=strict):
+    for chunk in stream(images, spec, batch=_REPORTED, strict=strict):
         store[filled : filled + len(chunk.indices)] = chunk.pixels.numpy()
         filled += len(chunk.indices)
         kept.append(chunk.indices)
         skipped.extend(chunk.skipped)
+        if progress:
+            progress(filled + len(skipped))
     if skipped and not filled:
         raise none_readable(images, skipped)
     survivors = images.subset(np.concatenate(kept)) if skipped else images

@@ -21,7 +21,7 @@ from howsure.errors import CalibrationError
 from howsure.index import LocalIndex
 from howsure.plots.figures import require_matplotlib
 from howsure.recipe import recipe_for
-from howsure.training import Epoch, Step, method_named, run_training
+from howsure.training import Event, Step, method_named, run_training
 
 __all__ = ["CONFIDENCE", "HOWSURE", "MAX_ERROR", "NEAREST", "PROMISED", "Demo", "Query", "run"]
 
@@ -107,8 +107,9 @@ def run(
     reference = data.load(out / "pictures" / "gallery")
     with timed("training", recipe.epochs) as bar:
 
-        def tell(event: Step | Epoch) -> None:
-            bar(event.epoch - 1 + event.step / event.steps if isinstance(event, Step) else event.epoch)
+        def tell(event: Event) -> None:
+            if isinstance(event, Step):
+                bar(event.epoch - 1 + event.step / event.steps)
 
         embedder = run_training(reference, recipe, out=out / "model", device=device, tell=tell).embedder
     with timed("indexing", len(reference)) as bar:

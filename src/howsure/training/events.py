@@ -9,6 +9,15 @@ from howsure.embedder import Embedder
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """Before the first batch, after some pictures: they are read, and a frozen network computes their features."""
+
+    task: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Step:
     """After every batch."""
 
@@ -26,6 +35,9 @@ class Epoch:
     epoch: int
     loss: float
     recall_at_1: float  # leave-one-out among the validation pictures
+
+
+Event = Preparation | Step | Epoch
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,23 @@ import torch
 from torch import nn
 
 from howsure import data
-from howsure.backbones import feature_count, remembering, start_backbone
+from howsure.backbones import PRETRAINED, feature_count, remembering, start_backbone
 from howsure.data import BalancedBatches, ImageSet, InputSpec, validation_split
 from howsure.data.content import SeenContent, content_hashes
 from howsure.embedder import Embedder
 from howsure.errors import TrainingError
 from howsure.losses import batch_loss, learned_link
 from howsure.recipe import Recipe, read_recipe, recipe_for
-from howsure.training.events import Epoch, Step, Trained
+from howsure.training.choice import fitting_recipe
+from howsure.training.events import Epoch, Event, Step, Trained
 from howsure.training.from_model import frozen_from, settle_scales
 from howsure.training.methods import Setting, method_named, scales_alone
+from howsure.training.preparation import compute_features, read_pictures
 from howsure.training.schedule import learning_rate
-from howsure.training.state import State
+from howsure.training.state import State, stored_recipe
 from howsure.training.validation import Validation, finite
+
+NETWORK = {"backbone", "height", "width", "channels", "pixel_mean", "pixel_std"}  # keys that a look would decide
 
 
 def train(
@@ -32,19 +36,24 @@ def train(
     *,
     out: str | Path | None = None,
     resume: bool = False,
-    tell: Callable[[Step | Epoch], None] = lambda event: None,
+    tell: Callable[[Event], None] = lambda event: None,
     **settings: Any,
 ) -> Embedder:
     """Train an embedder on labelled pictures: a folder of folders, a table, a published set.
 
-    `recipe` is one, or a file, or the name of a shipped one; by default the one for these pictures. `settings` change
-    keys of it: `train("photos/", method="gaussian", epochs=5)`. With `out`, the best model so far is always on disk,
-    and `resume` goes on where a stopped run ended. `run_training` also returns the history.
+    `recipe` is one, or a file, or the name of a shipped one; by default the one for these pictures: photographs get a
+    pretrained network, `"default"` trains one from scratch. `settings` change keys of it:
+    `train("photos/", method="gaussian", epochs=5)`. With `out`, the best model so far is always on disk, and `resume`
+    goes on where a stopped run ended. `run_training` also returns the history.
     """
     images = pictures if isinstance(pictures, ImageSet) else data.load(pictures)
-    if not isinstance(recipe, Recipe):
-        recipe = recipe_for(images.name) if recipe is None else read_recipe(recipe)
     folder = None if out is None else Path(out)
+    if recipe is None:
+        source = images.name if isinstance(pictures, ImageSet) else str(pictures)
+        begun = stored_recipe(folder) if resume and folder else None
+        recipe = begun or (recipe_for(source) if NETWORK & settings.keys() else fitting_recipe(source, images))
+    elif not isinstance(recipe, Recipe):
+        recipe = read_recipe(recipe)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return run_training(images, recipe.but(**settings), out=folder, resume=resume, device=device, tell=tell).embedder
 
@@ -60,7 +69,7 @@ def run_training(
     device: torch.device | str = "cpu",
     loss: nn.Module | None = None,
     start: Embedder | None = None,
-    tell: Callable[[Step | Epoch], None] = lambda event: None,
+    tell: Callable[[Event], None] = lambda event: None,
 ) -> Trained:
     """Train an embedder on labelled pictures by a recipe; `train` is the short way.
 
@@ -71,9 +80,12 @@ def run_training(
     With `start`, the backbone and the means of that embedder are kept as they are, bit for bit, and only scales are
     learned: uncertainty that costs no accuracy. The card names the embedder it came from.
     """
+    pretrained = PRETRAINED.get(recipe.backbone)
+    if pretrained and start is None:
+        pretrained.require()  # before pictures are read for nothing
     torch.manual_seed(recipe.seed)
     spec = InputSpec(recipe.height, recipe.width, recipe.channels, recipe.pixel_mean, recipe.pixel_std)
-    decoded = data.pixels(images, spec, strict=strict)
+    decoded = read_pictures(images, spec, strict=strict, tell=tell)
     rows, held = validation_split(decoded.images, share=recipe.validation_share, seed=recipe.seed)
     classes, labels = np.unique([str(decoded.images.labels[row]) for row in rows], return_inverse=True)
     validation = Validation(decoded.pixels[held], [str(decoded.images.labels[row]) for row in held], spec)
@@ -96,6 +108,8 @@ def run_training(
         "data": images.name,
         "pictures": {"training": len(rows), "validation": len(held), "skipped": len(decoded.skipped)},
     }
+    if pretrained:
+        embedder.card["pretrained"] = pretrained.card
     if loss is None:
         width = feature_count(embedder.backbone, (spec.channels, spec.height, spec.width))
         loss = make(Setting(recipe, classes=len(classes), features=width))
@@ -119,10 +133,12 @@ def run_training(
         rng = np.random.default_rng([recipe.seed, 2, state.epoch, step])
         return torch.from_numpy(data.augment(decoded.pixels[chosen].numpy(), recipe.augment, rng=rng))
 
+    if not recipe.augment and not state.finished:
+        compute_features(embedder, decoded.pixels, tell=tell)
     if start is not None and state.epoch == 0:
         batch = next(batches.epoch(0))
         settle_scales(embedder, spec.normalise(decoded.pixels[rows[batch]]), torch.from_numpy(labels[batch]))
-    while state.epoch < recipe.epochs and not state.stale:
+    while not state.finished:
         learner.train()
         total = 0.0
         for step, batch in enumerate(batches.epoch(state.epoch), 1):
@@ -158,7 +174,7 @@ def run_training(
             state.save(out)
         tell(done)
 
-    validation.check_learned(state.history)
+    validation.check_learned(state.history, recipe)
     embedder.load_state_dict(state.best)
     finished = method.finish(embedder.eval(), validation.pixels, torch.from_numpy(validation.labels))
     if finished is not embedder:

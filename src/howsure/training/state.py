@@ -44,6 +44,11 @@ class State:
         best = max(self.history, key=lambda epoch: (epoch.recall_at_1, epoch.epoch))
         return self.history[-1].loss == 0 or self.epoch - best.epoch >= self.recipe.patience
 
+    @property
+    def finished(self) -> bool:
+        """Whether no epoch is left to do, or none would help."""
+        return self.epoch >= self.recipe.epochs or self.stale
+
     def finish(self, done: Epoch) -> bool:
         """Note a whole epoch; True if it is the best so far, and among equals the later one is."""
         self._check_finite()

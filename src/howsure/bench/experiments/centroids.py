@@ -27,7 +27,7 @@ from howsure.metrics import accuracy_at_coverage, auroc, brier, ece, fpr_at_tpr
 from howsure.numerics.conformal import upper_p
 from howsure.numerics.logistic import fit_logistic
 from howsure.recipe import Recipe
-from howsure.training import Epoch, Step, method_named, run_training
+from howsure.training import Epoch, Event, method_named, run_training
 from howsure.training.methods import Setting
 
 __all__ = ["SOFTMAX", "Contender", "Prediction", "judge", "ood_metrics", "prediction_metrics", "run", "train"]
@@ -91,7 +91,7 @@ class _CrossEntropyOfMeans(nn.Module):
 
 
 def train(
-    name: str, images: ImageSet, recipe: Recipe, *, tell: Callable[[Step | Epoch], None] = lambda event: None
+    name: str, images: ImageSet, recipe: Recipe, *, tell: Callable[[Event], None] = lambda event: None
 ) -> Contender:
     """Train `softmax`, or a method with centroids, on the same pictures in the same order."""
     classes = len(images.classes)
@@ -108,7 +108,7 @@ def train(
         raise InputError("contender", expected="softmax, centroids or centroids-ce", got=repr(name))
     kept, best = copy.deepcopy(loss.state_dict()), -1.0
 
-    def watch(event: Step | Epoch) -> None:
+    def watch(event: Event) -> None:
         nonlocal kept, best
         if isinstance(event, Epoch) and event.recall_at_1 >= best:  # the rule by which weights are kept
             kept, best = copy.deepcopy(loss.state_dict()), event.recall_at_1

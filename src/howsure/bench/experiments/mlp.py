@@ -28,7 +28,7 @@ from howsure.losses import OnMeans, made
 from howsure.neighbours import neighbours
 from howsure.posteriors import laplace
 from howsure.recipe import Recipe
-from howsure.training import Epoch, Step, run_training
+from howsure.training import Event, run_training
 
 __all__ = ["DEPTHS", "DRAWS", "UNSEEN", "Labelled", "judge", "posterior", "precision", "run", "some", "train", "trial"]
 
@@ -62,7 +62,7 @@ def train(
     recipe: Recipe,
     *,
     out: Path | None = None,
-    tell: Callable[[Step | Epoch], None] = lambda event: None,
+    tell: Callable[[Event], None] = lambda event: None,
 ) -> Embedder:
     """A network by the contrastive loss on unsquared distances in two dimensions.
 

@@ -92,7 +92,8 @@ def make_gallery(folder: Path, *, count: int = 60) -> Path:
         embedding = embedder.encode(digits)
         notes = [{"path": str(folder / "photos" / name)} for name in names]
         index.add(names, embedding, labels=digits.labels, metadata=notes)
-        black = index.search(embedder.encode(np.zeros((1, 8, 8), np.uint8)), 10).distances[0, -1]
+        near = index.search(embedder.encode(np.zeros((1, 8, 8), np.uint8)), 5).distances[0]
+        black = np.exp(np.log(near).mean())
         nearest = index.search(embedding, 1).distances[:, 0]
     # Half of the items are near enough to be a match when they are asked about; a black square is just too remote.
     made, score = policy(), 40.0 * float(np.median(nearest)) + 1.0

@@ -23,7 +23,7 @@ def choose(page, *files):
     [
         ("match", "This is ", None),
         ("unknown", "Unknown: nothing in the gallery is it.", "Nothing in the gallery is close enough."),
-        ("not_sure", "Not sure.", "The picture itself is ambiguous: take another one."),
+        ("not_sure", "Not sure.", "The picture itself is poor: take another one."),
     ],
 )
 def test_an_upload_is_answered_in_words_with_the_reason(open_page, pictures, kind, words, why):

@@ -122,6 +122,22 @@ def test_vectors_are_known_by_where_they_lie() -> None:
     assert unseen(held, single, UNKNOWN, allow=False)[1].in_gallery.count == 3
 
 
+@pytest.mark.parametrize("copies", [30, 31])
+def test_many_copies_that_were_saved_anew_are_refused(copies: int) -> None:
+    """Other content and other names, but nearer to pictures of the gallery than different ones are."""
+    fresh, again = pictures(range(500, 800), "held-out"), pictures(range(copies), "again")
+    moved = fresh.embedding.mean.clone()
+    moved[:copies] = again.embedding.mean + 1e-3
+    held = replace(fresh, embedding=Point(moved))
+    if copies == 30:  # a tenth
+        assert unseen(held, GALLERY, NOTHING, allow=False)[1].near.count == 30
+        return
+    with pytest.raises(CalibrationError, match=r"31 of 300 nearer to a gallery item .* like photos/0.*--allow-seen"):
+        unseen(held, GALLERY, NOTHING, allow=False)
+    kept, found = unseen(held, GALLERY, NOTHING, allow=True)
+    assert (len(kept), found.near.count) == (300, 31)
+
+
 def test_copies_among_them_and_near_ones_are_reported_and_kept() -> None:
     held = pictures(range(600, 1_000), "held-out")
     twice = held[[*range(400), 0, 1, 1]]

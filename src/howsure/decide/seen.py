@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from howsure.decide.drawn_query import Audited
 
 LEFT_OUT = 0.01  # share of the held-out items that is left out where it was seen; more is refused
+COPIES = 0.1  # share that may be near-duplicates of gallery items; more are likely copies, saved anew
 NAMED = 5
 
 
@@ -142,7 +143,8 @@ def unseen(held: Items, gallery: Items, trained: SeenContent, *, allow: bool) ->
 
     Items were seen if their content is in the gallery, under whatever name and label, or their file is, or if the model
     was trained on it. Where the gallery does not know the content of an item, an equal point estimate tells. Up to 1 %
-    of the items is left out: the others are still a sample of what was never seen. With `allow` all are kept.
+    of the items is left out: the others are still a sample of what was never seen. Near-duplicates are reported; more
+    than a tenth are refused too. With `allow` all are kept.
     """
     near = nearest(held.embedding, held.labels, gallery.embedding, gallery.labels)
     compared = held.pictured & gallery.pictured[near.position]  # then the content decides, not the distance
@@ -171,6 +173,13 @@ def unseen(held: Items, gallery: Items, trained: SeenContent, *, allow: bool) ->
     )
     if found.left_out > LEFT_OUT * len(held):
         raise _refused(found, int(seen.sum()), len(held))
+    if not allow and found.near.count > COPIES * len(held):
+        raise CalibrationError(
+            "held-out items",
+            expected="what the gallery has not shown",
+            got=f"{found.near.count} of {len(held)} nearer to a gallery item than different ones are: {found.near}",
+            fix="hold out others; or allow_seen=True, --allow-seen, if queries will be as near in use",
+        )
     return held[np.flatnonzero(~drop)] if drop.any() else held, found
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import NoReturn
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,12 @@ def run(measure: Callable[[bool], Sequence[Row]]) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, under 50 seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     options = parser.parse_args()
-    rows = measure(options.quick)
-    print(json.dumps([asdict(row) for row in rows], indent=1) if options.json else table(rows))
+    report(measure(options.quick), as_json=options.json)
+
+
+def report(rows: Sequence[Row], *, as_json: bool) -> NoReturn:
+    """Print them, and exit with 1 where a bar is missed."""
+    print(json.dumps([asdict(row) for row in rows], indent=1) if as_json else table(rows))
     sys.exit(any(row.holds is False for row in rows))
 
 

@@ -15,13 +15,13 @@ import argparse
 import json
 import sys
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from form import Row, at_least, at_most, table
+from form import Row, at_least, at_most, report
 from guarantee import CONFIDENCE, Gradients
 
 from howsure import Gallery
@@ -147,8 +147,7 @@ def main() -> None:
         if not options.quick:
             write_record(options.out, record)
     rows = rows_of(record)
-    print(json.dumps([asdict(row) for row in rows], indent=1) if options.json else table(rows))
-    sys.exit(any(row.holds is False for row in rows))
+    report(rows, as_json=options.json)
 
 
 if __name__ == "__main__":

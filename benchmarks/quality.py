@@ -20,14 +20,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from form import Row, alternately, at_least, at_most, table
+from form import Row, alternately, at_least, at_most, report
 from PIL import Image
 
 from howsure.bench.record import write_record
@@ -336,8 +335,7 @@ def main() -> None:
             if not options.quick:
                 write_record(options.out, records)
         rows += PARTS[name][1](records[name]) if name in PARTS else rows_of(name, records[name])
-    print(json.dumps([asdict(row) for row in rows], indent=1) if options.json else table(rows))
-    sys.exit(any(row.holds is False for row in rows))
+    report(rows, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -19,14 +19,14 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from birds import network, spec_of
-from form import Row, at_least, at_most, table
+from form import Row, at_least, at_most, report
 from guarantee import enrolled, features_of, lengths_one, some
 from PIL import Image
 from quality import KNOWN as FAULTS
@@ -236,8 +236,7 @@ def main() -> None:
             if not options.quick:
                 write_record(options.out, records)
         rows += rows_of(name, records[name])
-    print(json.dumps([asdict(row) for row in rows], indent=1) if options.json else table(rows))
-    sys.exit(any(row.holds is False for row in rows))
+    report(rows, as_json=options.json)
 
 
 if __name__ == "__main__":

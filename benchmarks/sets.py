@@ -22,13 +22,13 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from form import Row, at_least, at_most, table
+from form import Row, at_least, at_most, report
 from guarantee import LEAST_FUTURE, SIZES, WORLDS, World, in_turns
 from scipy.special import softmax
 
@@ -251,8 +251,7 @@ def main() -> None:
             if not options.quick:
                 write_record(options.out, records)
         rows += rows_of(name, record)
-    print(json.dumps([asdict(row) for row in rows], indent=1) if options.json else table(rows))
-    sys.exit(any(row.holds is False for row in rows))
+    report(rows, as_json=options.json)
 
 
 if __name__ == "__main__":

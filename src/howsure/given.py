@@ -65,8 +65,13 @@ def quality_of(given: Any, *, side: int, seed: int) -> Quality | None:
     images = data.loaded(given)
     if isinstance(images, Encoded):
         images = images.images
-    elif isinstance(images, Items):
-        images = [path for path in images.paths if path and Path(path).is_file()]
-    elif names := paths_as_ids(images):
+    elif names := _files(images):
         images = FileImages("pictures", tuple(names), (None,) * len(names), tuple(map(Path, names)))
     return fit_quality(images, side=side, seed=seed) if isinstance(images, ImageSet) and len(images) >= LEAST else None
+
+
+def _files(given: Any) -> list[str]:
+    """The pictures that are files, by their paths."""
+    if isinstance(given, Items):
+        return [path for path in given.paths if path and Path(path).is_file()]
+    return paths_as_ids(given) or []

@@ -40,7 +40,8 @@ def search(
         if opened.index.recovered:
             say(opened.index.recovered)
         opened.embedder.to(device())
-        encoded = [opened.embedder.encode_set(pictures.load(one), strict=strict, measured=True) for one in images]
+        looks = opened.policy is not None and opened.policy.quality is not None
+        encoded = [opened.embedder.encode_set(pictures.load(one), strict=strict, measured=looks) for one in images]
         wanted = False if sets is None else checked_probability(sets)
         findings = [one for part in encoded for one in opened.ask(part, k, sets=wanted, watch=False, audit=audit)]
         opened.watch(findings)

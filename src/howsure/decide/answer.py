@@ -57,8 +57,8 @@ def decide(
     In a gallery of another number of identities than the policy was made in, probabilities are corrected for it, and
     an answer needs what it needed before as well as what it needs now: the correction only ever takes answers away.
     Where the gallery is of quite another size there is no match; a smaller one may lack what was near, so that nothing
-    is called unknown either. Nor is what is nearest to an identity of too few pictures, nor a poor picture: both are
-    far from everything.
+    is called unknown either. Nor is what is nearest to an identity of too few pictures, nor a clearly poor picture, for
+    both are far from everything.
     """
     beside = beside or Beside()
     chances, ratio, covered = policy.chances, policy.ratio(identities), policy.covers(identities)

@@ -68,9 +68,9 @@ def calibrate(
     held = HeldOut.split(query, labels, identities, unknown_rate=unknown_rate, rng=rng)
     learned = learn(Ways.of(held, gallery, names, unknown_rate=unknown_rate, rng=rng), held, rng=rng)
     rule = prove(learned, held, wanted)
-    faulty = np.zeros(len(query), bool)
+    poor = np.zeros(len(query), bool)
     if quality is not None and measures is not None:
-        faulty = quality.clearly_poor(measures)
+        poor = quality.clearly_poor(measures)
     by, scores, right, evidence = learned.candidate.by, learned.scores, learned.right, learned.held.evidence
     compared, items = replace(held, query=ranked(query, by)), ranked(gallery, by)
     matcher = compared.fit_matcher(items, names, rng=rng)
@@ -106,7 +106,7 @@ def calibrate(
         ),
         reference=_reference(evidence, has_novelty=has_novelty, rng=rng),
         certificate=Certificate(
-            **_promises(held, learned, rule, wanted=wanted, faulty=faulty),
+            **_promises(held, learned, rule, wanted=wanted, poor=poor),
             unknown_rate=float(1 - held.known.mean()),
             gallery=len(gallery),
             identities=len({*identities}),
@@ -159,11 +159,11 @@ def prove(learned: Learned, held: HeldOut, wanted: Wanted) -> Rule:
     return Rule(proved, reach, unknown, meaning)
 
 
-def _promises(held: HeldOut, learned: Learned, rule: Rule, *, wanted: Wanted, faulty: np.ndarray) -> dict[str, Any]:
+def _promises(held: HeldOut, learned: Learned, rule: Rule, *, wanted: Wanted, poor: np.ndarray) -> dict[str, Any]:
     """Each promise, and what was seen beside it, on the queries that tested."""
     test, far, proved = learned.test, rule.unknown, rule.proved
     known, right, match = held.known[test], learned.right[test], rule.match(learned)[test]
-    unknown = ~match & ~faulty[test] & rule.calls_unknown(learned.held.evidence[test])
+    unknown = ~match & ~poor[test] & rule.calls_unknown(learned.held.evidence[test])
     let_in, strangers = int(match[~known].sum()), int((~known).sum())
     false_unknown = false_match = None
     if far is not None:

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Response
 
 from howsure.decide import Audit, DrawnQuery, Verdict
 from howsure.errors import DataError
+from howsure.web.audit_schemas import AuditReply, Given, Judged, Waiting
 from howsure.web.pictures import picture_in
 from howsure.web.problems import RefusedError
-from howsure.web.schemas import AuditReply, Given, Judged, Waiting
 from howsure.web.service import Served
 from howsure.web.state import State
 
